@@ -49,8 +49,7 @@ test-unit: setup ## unit and property tests, with the race detector
 .PHONY: test-envtest
 test-envtest: setup cluster-tool ## controllers and webhooks against a real API server
 	@mkdir -p $(OUT)
-	KUBEBUILDER_ASSETS="$$(cluster assets)" KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 \
-	  $(TOOL) gotestsum --format pkgname --jsonfile $(OUT)/envtest.json -- -race -p 1 -tags envtest -run 'Envtest|APIServer' -timeout 20m ./...
+	hack/envtest.sh
 
 .PHONY: test-e2e
 test-e2e: setup build cluster-tool ## the core scenarios on a real three-node cluster
