@@ -4,10 +4,13 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -27,6 +30,7 @@ var nodeMounts = []struct {
 	{"/var/log/pods", "log-pods", false},
 	{"/var/log/containers", "log-containers", false},
 	{"/etc/cni/net.d", "cni", false},
+	{"/var/lib/cni", "lib-cni", false},
 }
 
 // NodeFolders creates the directories below dir that a node has for itself.
@@ -37,6 +41,30 @@ func NodeFolders(dir string) error {
 		}
 	}
 	return nil
+}
+
+// CreateMountPoints makes the directories of this machine that nodes mount their own over, and returns those that were
+// missing, parents first.
+func CreateMountPoints() ([]string, error) {
+	var created []string
+	for _, m := range nodeMounts {
+		for _, dir := range []string{filepath.Dir(m.path), m.path} {
+			switch err := os.Mkdir(dir, 0o755); {
+			case err == nil:
+				created = append(created, dir)
+			case !errors.Is(err, fs.ErrExist):
+				return created, fmt.Errorf("creating %s: %w", dir, err)
+			}
+		}
+	}
+	return created, nil
+}
+
+// RemoveMountPoints removes what CreateMountPoints returned, unless somebody uses it by now.
+func RemoveMountPoints(created []string) {
+	for _, dir := range slices.Backward(created) {
+		_ = os.Remove(dir) // not empty: it serves somebody else now
+	}
 }
 
 // ClearRun empties the node's /run, as a reboot does.

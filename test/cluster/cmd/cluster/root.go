@@ -18,7 +18,13 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newBuild(), newAssets())
+	root.AddCommand(
+		newBuild(), newAssets(),
+		newUp(), newDown(), newStatus(), newKubeconfig(),
+		newListImages(), newLoadImage(), newBuildProduct(),
+		newProcess(), newNode(), newExec(),
+		newHoldNode(), newSupervise(), newServeRegistry(),
+	)
 	return root
 }
 
