@@ -165,7 +165,9 @@ kubeAPIQPS: 100
 kubeAPIBurst: 200
 nodeStatusUpdateFrequency: 5s
 volumePluginDir: /var/lib/kubelet/volume-plugins
-clusterDNS: []
+# Nobody serves it; without it the kubelet warns about every Pod.
+clusterDNS: ["10.96.0.10"]
+clusterDomain: cluster.local
 resolvConf: ""
 `, machine.CgroupRoot, n.Name, s.pki("ca.crt"), s.pki(n.Name+".crt"), s.pki(n.Name+".key"))
 }
