@@ -55,6 +55,13 @@ const (
 	// DeleteProtectionLabel with value Always or Cascading protects an object from deletion.
 	DeleteProtectionLabel = "policy.kruise.io/delete-protection"
 
+	// V1beta1FieldsAnnotation is on v1alpha1 views only: JSON of what v1beta1 says and
+	// v1alpha1 cannot. Conversion writes it, reads it back and strips it from v1beta1.
+	V1beta1FieldsAnnotation = "apps.kruise.io/v1beta1-fields"
+	// V1alpha1FieldsAnnotation is on v1beta1 objects only: JSON of what was written in
+	// v1alpha1 and has no effect in v1beta1. Conversion strips it from v1alpha1 views.
+	V1alpha1FieldsAnnotation = "apps.kruise.io/v1alpha1-fields"
+
 	// FakeNodeImageLabel keeps a NodeImage that has no Node.
 	FakeNodeImageLabel = "apps.kruise.io/fake-nodeimage"
 	// ImagePullJobFinalizer is on every ImagePullJob that is neither complete nor deleted.
