@@ -213,6 +213,11 @@ func TestApply(t *testing.T) {
 	if hs := podready.Holders(p); len(hs) != 1 || hs[0] != podready.PreUpdateHook {
 		t.Errorf("holders are %v", hs)
 	}
+	moved := pod("PreparingDelete")
+	Transition{Rule: "T6", From: "Updating", To: "Normal"}.Apply(moved, t0)
+	if got := State(moved); got != "PreparingDelete" {
+		t.Errorf("a Pod that has moved on is now %s", got)
+	}
 	bare := &corev1.Pod{}
 	Rehook(hook(), bare)
 	Rehook(nil, bare)
