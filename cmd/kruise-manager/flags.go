@@ -23,11 +23,11 @@ const maxAlwaysTTL = 2678400
 
 // options are everything that decides how a manager runs.
 type options struct {
-	getenv       func(string) string
-	config       *rest.Config    // set by tests; else from kubeconfig or the cluster
-	draining     <-chan struct{} // closed when the process was told to stop
-	skipNameCheck  bool            // set by tests that run several managers in one process
-	printVersion bool
+	getenv        func(string) string
+	config        *rest.Config    // set by tests; else from kubeconfig or the cluster
+	draining      <-chan struct{} // closed when the process was told to stop
+	skipNameCheck bool            // set by tests that run several managers in one process
+	printVersion  bool
 
 	features *features.Set
 	logging  *logsapi.LoggingConfiguration
