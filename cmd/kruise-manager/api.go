@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,8 +22,7 @@ import (
 // api knows what the API server is and serves.
 type api struct {
 	discovery discovery.DiscoveryInterface
-	// resize is whether in-place changes of resources go through pods/resize.
-	resize bool
+	version   string // gitVersion
 
 	once  sync.Once
 	kinds map[string]bool // nil: could not be found out
@@ -41,9 +38,8 @@ func newAPI(ctx context.Context, cfg *rest.Config) (*api, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server for its version: %w", err)
 	}
-	a := &api{discovery: d, resize: atLeast(v.GitVersion, 1, 32)}
-	klog.FromContext(ctx).Info("Found the API server", "serverVersion", v.GitVersion, "resizeSubresource", a.resize)
-	return a, nil
+	klog.FromContext(ctx).Info("Found the API server", "serverVersion", v.GitVersion)
+	return &api{discovery: d, version: v.GitVersion}, nil
 }
 
 // serves reports whether kind is served in the hub version. Discovery is asked once; a
@@ -71,28 +67,6 @@ func (a *api) serves(ctx context.Context, kind string) bool {
 		}
 	})
 	return a.kinds == nil || a.kinds[kind]
-}
-
-// atLeast compares the leading digits of the dotted parts of a version, such as
-// "v1.32.1-gke.100" or "1.32+", with major.minor. What cannot be read is older.
-func atLeast(version string, major, minor int) bool {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) < 2 {
-		return false
-	}
-	got := [2]int{}
-	for i := range got {
-		digits := parts[i]
-		if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
-			digits = digits[:end]
-		}
-		n, err := strconv.Atoi(digits)
-		if err != nil {
-			return false
-		}
-		got[i] = n
-	}
-	return got[0] > major || got[0] == major && got[1] >= minor
 }
 
 // buildVersion is the version that this binary was built as.

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kruisectl/kruisectl/controllers/cloneset"
 	"github.com/kruisectl/kruisectl/controllers/imagepulljob"
 	"github.com/kruisectl/kruisectl/controllers/nodeimage"
 	"github.com/kruisectl/kruisectl/controllers/podreadiness"
@@ -40,6 +41,12 @@ type entry struct {
 func (w wiring) controllers() []entry {
 	o := w.options
 	return []entry{
+		{name: "cloneset", kind: "CloneSet", add: func(mgr ctrl.Manager) error {
+			return cloneset.Add(mgr, cloneset.Options{
+				Workers: *o.workers["cloneset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
+				ExpectationTimeout: o.expectationTimeout, ExcludePreparingDelete: o.excludePreparing,
+			})
+		}},
 		{name: "nodeimage", kind: "NodeImage", gates: []features.Gate{features.KruiseDaemon}, add: func(mgr ctrl.Manager) error {
 			return nodeimage.Add(mgr, nodeimage.Options{Workers: *o.workers["nodeimage"], RateLimiter: w.limiter(), CreationDelay: o.nodeImageDelay})
 		}},

@@ -36,6 +36,7 @@ import (
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/apitest"
+	"github.com/kruisectl/kruisectl/internal/podready"
 	"github.com/kruisectl/kruisectl/manifests"
 )
 
@@ -56,20 +57,6 @@ func newCluster(t *testing.T) *cluster {
 	crds, err := apitest.CRDs()
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, crd := range crds {
-		if crd.Spec.Names.Kind == "ImagePullJob" {
-			continue // stays at strategy None, as the manifests have it
-		}
-		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
-			Strategy: apiextensionsv1.WebhookConverter,
-			Webhook: &apiextensionsv1.WebhookConversion{
-				ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{
-					Namespace: "kruise-system", Name: "kruise-webhook-service", Path: new("/convert"),
-				}},
-				ConversionReviewVersions: []string{"v1", "v1beta1"},
-			},
-		}
 	}
 	if _, err := envtest.InstallCRDs(c.server.Config, envtest.CRDInstallOptions{CRDs: crds}); err != nil {
 		t.Fatal(err)
@@ -231,6 +218,7 @@ func TestManager(t *testing.T) {
 	t.Run("rejects with every field path", func(t *testing.T) { testRejects(t, c) })
 	t.Run("protects from deletion", func(t *testing.T) { testProtection(t, c, m) })
 	t.Run("initialises the readiness gate", func(t *testing.T) { testReadinessGate(t, c) })
+	t.Run("makes Pods of a CloneSet", func(t *testing.T) { testPods(t, c) })
 	t.Run("makes NodeImages of Nodes", func(t *testing.T) { testNodeImage(t, c) })
 	t.Run("lists what it serves", func(t *testing.T) { testConfigurations(t, c, m) })
 	t.Run("answers on its ports", func(t *testing.T) { testPorts(t, c, m) })
@@ -267,8 +255,7 @@ func testVersions(t *testing.T, c *cluster) {
 		t.Errorf("replicas = %d, revisionHistoryLimit = %d", *hub.Spec.Replicas, *hub.Spec.RevisionHistoryLimit)
 	}
 	generation := hub.Generation
-	hub.Labels = map[string]string{"a": "b"}
-	if err := c.client.Update(ctx, hub); err != nil {
+	if err := c.client.Patch(ctx, hub, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))); err != nil {
 		t.Fatal(err)
 	}
 	if hub.Generation != generation {
@@ -276,10 +263,15 @@ func testVersions(t *testing.T, c *cluster) {
 	}
 	// A client that puts the manifest it wrote again, without defaults, changes nothing.
 	again := alpha("web")
-	again.ResourceVersion = hub.ResourceVersion
-	if err := c.client.Update(ctx, again); err != nil {
-		t.Fatal(err)
-	}
+	c.eventually("the manifest can be put again", func(ctx context.Context) error {
+		stored := &v1alpha1.CloneSet{}
+		if err := c.client.Get(ctx, client.ObjectKeyFromObject(again), stored); err != nil {
+			return err
+		}
+		again = alpha("web")
+		again.ResourceVersion = stored.ResourceVersion
+		return c.client.Update(ctx, again)
+	})
 	if again.Generation != generation {
 		t.Errorf("putting the same manifest again changed the spec: generation %d, was %d", again.Generation, generation)
 	}
@@ -297,12 +289,10 @@ func testRejects(t *testing.T, c *cluster) {
 	bad.Spec.Replicas = new(int32(-1))
 	bad.Spec.Template.Labels = map[string]string{"app": "other"}
 	err := c.client.Create(t.Context(), bad)
-	status := apierrors.APIStatus(nil)
 	if !apierrors.IsInvalid(err) {
 		t.Fatalf("creating an invalid CloneSet: %v", err)
 	}
-	status = err.(apierrors.APIStatus)
-	if got := status.Status(); got.Code != 422 {
+	if got := err.(apierrors.APIStatus).Status(); got.Code != 422 {
 		t.Errorf("code = %d", got.Code)
 	}
 	hub := &v1beta1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bad"}}
@@ -391,6 +381,32 @@ func testReadinessGate(t *testing.T, c *cluster) {
 	}
 }
 
+// testPods goes through admission, the CloneSet controller, admission of its Pods and the
+// readiness controller.
+func testPods(t *testing.T, c *cluster) {
+	set := alpha("pods")
+	set.Spec.Replicas = new(int32(3))
+	set.Spec.Selector.MatchLabels = map[string]string{"app": "pods"}
+	set.Spec.Template.Labels = map[string]string{"app": "pods"}
+	c.create(set)
+	c.eventually("three Pods have the readiness gate and its condition", func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := c.client.List(ctx, &pods, client.InNamespace("shop"), client.MatchingLabels{"app": "pods"}); err != nil {
+			return err
+		}
+		ready := 0
+		for _, pod := range pods.Items {
+			if podready.HasGate(&pod, "KruisePodReady") && podready.Condition(&pod, "KruisePodReady") != nil {
+				ready++
+			}
+		}
+		if len(pods.Items) != 3 || ready != 3 {
+			return fmt.Errorf("%d of %d Pods are so", ready, len(pods.Items))
+		}
+		return nil
+	})
+}
+
 func testNodeImage(t *testing.T, c *cluster) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	c.create(node)
@@ -443,16 +459,20 @@ func testConfigurations(t *testing.T, c *cluster, m *manager) {
 		}
 		return err
 	})
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	for name, converted := range map[string]bool{"clonesets.apps.kruise.io": true, "nodeimages.apps.kruise.io": true, "imagepulljobs.apps.kruise.io": false} {
-		if err := c.client.Get(t.Context(), types.NamespacedName{Name: name}, crd); err != nil {
+	crds, err := apitest.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds {
+		converted := crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter
+		if err := c.client.Get(t.Context(), types.NamespacedName{Name: crd.Name}, crd); err != nil {
 			t.Fatal(err)
 		}
 		if got := crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter; got != converted {
-			t.Errorf("%s has strategy %s", name, crd.Spec.Conversion.Strategy)
+			t.Errorf("%s has strategy %s", crd.Name, crd.Spec.Conversion.Strategy)
 		}
 		if converted && *crd.Spec.Conversion.Webhook.ClientConfig.URL != "https://"+m.hook+"/convert" {
-			t.Errorf("%s is converted at %v", name, crd.Spec.Conversion.Webhook.ClientConfig)
+			t.Errorf("%s is converted at %v", crd.Name, crd.Spec.Conversion.Webhook.ClientConfig)
 		}
 	}
 }
