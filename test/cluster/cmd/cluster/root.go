@@ -22,7 +22,7 @@ func newRoot() *cobra.Command {
 		newBuild(), newAssets(),
 		newUp(), newDown(), newStatus(), newKubeconfig(),
 		newListImages(), newLoadImage(), newBuildProduct(),
-		newProcess(), newNode(), newExec(),
+		newProcess(), newNode(), newExec(), newSimulate(),
 		newHoldNode(), newSupervise(), newServeRegistry(),
 	)
 	return root
