@@ -275,15 +275,6 @@ func managerRef() *unstructured.Unstructured {
 	return u
 }
 
-func find(m *Manifests, ref *unstructured.Unstructured) *unstructured.Unstructured {
-	for _, o := range m.Objects {
-		if Name(o) == Name(ref) {
-			return o
-		}
-	}
-	return nil
-}
-
 func TestPlanOnAnEmptyClusterWritesNothing(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newCluster(t)
