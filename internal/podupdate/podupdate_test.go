@@ -255,7 +255,7 @@ func resizing() (*server, *inplace.UpdateSpec, inplace.Options) {
 func TestResizeGoesFirst(t *testing.T) {
 	s, spec, o := resizing()
 	start(t, s, s.pod.DeepCopy(), spec, o)
-	s.wantRequests(t, "status", "resize", "pods")
+	s.wantRequests(t, "try resize", "status", "resize", "pods")
 	c := s.pod.Spec.Containers[0]
 	if c.Image != "app:2" || c.Resources.Requests.Cpu().String() != "200m" || c.Resources.Requests.Memory().String() != "1Gi" || s.reads != 0 {
 		t.Errorf("the container is %v after %d reads", c, s.reads)
@@ -297,7 +297,9 @@ func TestABatchAfterTheGracePeriodResizesFirst(t *testing.T) {
 func TestWhatTheServerWillNeverAcceptIsRejected(t *testing.T) {
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-abcde", nil)
 	noSubresource := apierrors.NewGenericServerResponse(404, "patch", corev1.Resource("pods"), "web-abcde", "", 0, true)
-	forbidden := apierrors.NewForbidden(corev1.Resource("pods"), "web-abcde", errors.New("quota"))
+	quota := apierrors.NewForbidden(corev1.Resource("pods"), "web-abcde", errors.New("exceeded quota: q, requested: cpu=1"))
+	permission := apierrors.NewForbidden(corev1.Resource("pods"), "web-abcde", errors.New(`User "x" cannot patch resource "pods/resize" in API group ""`))
+	node := apierrors.NewForbidden(corev1.Resource("pods"), "web-abcde", errors.New("node didn't have enough allocatable resources: cpu"))
 	cases := map[string]struct {
 		refuse map[string]error
 		gone   bool
@@ -305,11 +307,13 @@ func TestWhatTheServerWillNeverAcceptIsRejected(t *testing.T) {
 	}{
 		"an invalid resize":                {refuse: map[string]error{"resize": invalid}, want: true},
 		"a server without pods/resize":     {refuse: map[string]error{"resize": noSubresource}, want: true},
+		"a node that is too small":         {refuse: map[string]error{"resize": node}, want: true},
 		"a Pod that is gone":               {refuse: map[string]error{"resize": notFound()}, gone: true},
-		"a quota, which may be raised":     {refuse: map[string]error{"resize": forbidden}},
+		"a quota, which may be raised":     {refuse: map[string]error{"resize": quota}},
+		"a permission, which may be given": {refuse: map[string]error{"resize": permission}},
 		"an invalid Pod":                   {refuse: map[string]error{"pods": invalid}, want: true},
-		"a Pod that may not be written":    {refuse: map[string]error{"pods": forbidden}},
-		"a status that may not be written": {refuse: map[string]error{"status": forbidden}},
+		"a Pod that may not be written":    {refuse: map[string]error{"pods": permission}},
+		"a status that may not be written": {refuse: map[string]error{"status": permission}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -318,7 +322,7 @@ func TestWhatTheServerWillNeverAcceptIsRejected(t *testing.T) {
 			s.refuse = tc.refuse
 			if tc.gone {
 				s.before = func(n int) {
-					if n == 2 {
+					if n == 1 {
 						s.pod = nil
 					}
 				}
@@ -329,6 +333,9 @@ func TestWhatTheServerWillNeverAcceptIsRejected(t *testing.T) {
 			}
 			if tc.gone && !apierrors.IsNotFound(err) {
 				t.Errorf("Start() = %v, want not found", err)
+			}
+			if tc.refuse["resize"] != nil && s.writes > 0 {
+				t.Errorf("the Pod was drained for a resize that was refused: %v", s.requests)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // as servers do, labels, annotations and finalizers.
 type server struct {
 	pod      *corev1.Pod // nil: deleted
-	requests []string    // subresource of each patch: "pods", "status", "resize"
+	requests []string    // subresource of each patch: "pods", "status", "resize", "try resize"
 	writes   int         // patches that made a new version
 	reads    int
 	// statusOnly: pods/status ignores metadata.
@@ -52,10 +52,12 @@ func (s *server) updater() *Updater {
 			return nil
 		},
 		Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
-			return s.patch("pods", obj, patch)
+			return s.patch("pods", obj, patch, false)
 		},
-		SubResourcePatch: func(_ context.Context, _ client.Client, sub string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-			return s.patch(sub, obj, patch)
+		SubResourcePatch: func(_ context.Context, _ client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			var o client.SubResourcePatchOptions
+			o.ApplyOptions(opts)
+			return s.patch(sub, obj, patch, len(o.DryRun) > 0)
 		},
 	})
 	return &Updater{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(t0)}
@@ -63,8 +65,12 @@ func (s *server) updater() *Updater {
 
 func notFound() error { return apierrors.NewNotFound(corev1.Resource("pods"), "web-abcde") }
 
-func (s *server) patch(sub string, obj client.Object, patch client.Patch) error {
-	s.requests = append(s.requests, sub)
+func (s *server) patch(sub string, obj client.Object, patch client.Patch, dryRun bool) error {
+	if dryRun {
+		s.requests = append(s.requests, "try "+sub)
+	} else {
+		s.requests = append(s.requests, sub)
+	}
 	if s.before != nil {
 		s.before(len(s.requests))
 	}
@@ -99,6 +105,9 @@ func (s *server) patch(sub string, obj client.Object, patch client.Patch) error 
 	next := &corev1.Pod{}
 	if err := json.Unmarshal(patched, next); err != nil {
 		return err
+	}
+	if dryRun {
+		return nil
 	}
 	switch sub {
 	case "status":
