@@ -175,9 +175,10 @@ func testService(t *testing.T, c *Cluster, kube kubernetes.Interface) {
 		Spec:       corev1.ServiceSpec{Selector: server.Labels, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	// Not wget -T: that option crashes the static busybox of Debian 12.
 	eventually(t, "answer through the Service", func() error {
 		out, err := exec.CommandContext(t.Context(), c.State.program("kubectl"), "--kubeconfig", c.Kubeconfig(),
-			"exec", "client", "--", "wget", "-qO-", "-T2", "http://"+service.Spec.ClusterIP+"/version").CombinedOutput()
+			"exec", "client", "--", "timeout", "2", "wget", "-qO-", "http://"+service.Spec.ClusterIP+"/version").CombinedOutput()
 		if err != nil || !bytes.Contains(out, []byte("1.18")) {
 			return fmt.Errorf("%w: %s", err, out)
 		}
