@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# -trimpath everywhere: the product, its tests and the cluster's parts then share one build cache.
+export GOFLAGS := -trimpath
+export PATH := $(CURDIR)/bin:$(PATH)
+
+TOOL := go tool -modfile=hack/tools/go.mod
+OUT := $(CURDIR)/out
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo v0.0.0-dev)
+LDFLAGS := -s -w -X github.com/kruisectl/kruisectl/internal/version.Version=$(VERSION)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install the Debian packages that building and testing need
+	@hack/setup.sh
+
+.PHONY: build
+build: ## build kruisectl, kruise-manager and kruise-daemon into bin/
+	CGO_ENABLED=0 go build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
+	ln -sf kruisectl bin/kubectl-kruise
+
+.PHONY: cluster-tool
+cluster-tool:
+	@cd test/cluster && CGO_ENABLED=0 go build -o $(CURDIR)/bin/cluster ./cmd/cluster
+
+.PHONY: generate
+generate: ## write deepcopy functions and CRDs
+	go generate ./apis/...
+
+.PHONY: lint
+lint: setup ## formatting, vet, linters, generated files up to date
+	hack/verify-generated.sh
+	$(TOOL) golangci-lint run ./...
+	$(TOOL) golangci-lint run --build-tags e2e,envtest ./test/... ./internal/apitest/...
+
+.PHONY: test-unit
+test-unit: setup ## unit and property tests, with the race detector
+	@mkdir -p $(OUT)
+	CGO_ENABLED=1 $(TOOL) gotestsum --format pkgname --jsonfile $(OUT)/unit.json -- -race ./...
+	cd test/cluster && CGO_ENABLED=0 go test ./...
+
+.PHONY: test-envtest
+test-envtest: setup cluster-tool ## controllers and webhooks against a real API server
+	@mkdir -p $(OUT)
+	hack/envtest.sh
+
+.PHONY: test-e2e
+test-e2e: setup build cluster-tool ## the core scenarios on a real three-node cluster
+	hack/e2e.sh core
+
+.PHONY: test-e2e-full
+test-e2e-full: setup build cluster-tool ## every scenario on a real three-node cluster
+	hack/e2e.sh full
+
+.PHONY: test
+test: lint test-unit test-envtest test-e2e ## what CI runs
+	@hack/count-tests.sh $(OUT)
+
+.PHONY: test-all
+test-all: lint release-check test-unit test-envtest test-e2e-full bench ## everything
+	@hack/count-tests.sh $(OUT)
+
+.PHONY: release-check
+release-check: ## check the release configuration
+	$(TOOL) goreleaser check
+
+.PHONY: bench
+bench: setup build cluster-tool ## a rollout of 1,000 Pods on 200 simulated nodes
+	hack/bench.sh
+
+.PHONY: demo
+demo: setup build cluster-tool ## bring up a cluster, install, roll a CloneSet out in place
+	hack/demo.sh
+
+.PHONY: cluster-up cluster-down cluster-status
+cluster-up: setup cluster-tool ## bring up a real three-node Kubernetes on this machine
+	cluster up
+cluster-down: cluster-tool ## take it away
+	cluster down
+cluster-status: cluster-tool ## say what runs
+	cluster status
+
+.PHONY: clean
+clean: ## remove what was built here
+	rm -rf bin out dist

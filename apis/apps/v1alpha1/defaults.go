@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+)
+
+// SetDefaultsCloneSet fills in what is absent (cloneset.md 5.1, row v1alpha1). The limits of
+// a rolling update are not written into a strategy of type OnDelete, which has no use for them.
+func SetDefaultsCloneSet(cs *CloneSet, o v1beta1.DefaultOptions) {
+	s := &cs.Spec
+	setDefault(&s.Replicas, v1beta1.DefaultReplicas)
+	setDefault(&s.RevisionHistoryLimit, v1beta1.DefaultRevisionHistoryLimit)
+	o.SetTemplates(&s.Template, s.VolumeClaimTemplates)
+
+	u := &s.UpdateStrategy
+	switch u.Type {
+	case "":
+		u.Type = RecreateCloneSetUpdateStrategyType
+	case OnDeleteCloneSetUpdateStrategyType:
+		return
+	case InPlaceIfPossibleCloneSetUpdateStrategyType, InPlaceOnlyCloneSetUpdateStrategyType:
+		setDefault(&u.InPlaceUpdateStrategy, v1beta1.InPlaceUpdateStrategy{})
+	}
+	setDefault(&u.Partition, intstr.FromInt32(0))
+	setDefault(&u.MaxUnavailable, intstr.FromString(v1beta1.DefaultMaxUnavailable))
+	setDefault(&u.MaxSurge, intstr.FromInt32(0))
+}
+
+// SetDefaultsImagePullJob fills in what is absent (images.md 5). create adds the finalizer;
+// for jobs written as v1beta1 the controller does that.
+func SetDefaultsImagePullJob(job *ImagePullJob, create bool) {
+	hub := v1beta1.ImagePullJob{Spec: job.Spec}
+	v1beta1.SetDefaultsImagePullJob(&hub)
+	job.Spec = hub.Spec
+	if create && !slices.Contains(job.Finalizers, v1beta1.ImagePullJobFinalizer) {
+		job.Finalizers = append(job.Finalizers, v1beta1.ImagePullJobFinalizer)
+	}
+}
+
+// SetDefaultsNodeImage is v1beta1.SetDefaultsNodeImage for this version.
+func SetDefaultsNodeImage(ni *NodeImage, now metav1.Time) {
+	hub := v1beta1.NodeImage{Spec: ni.Spec, Status: ni.Status}
+	v1beta1.SetDefaultsNodeImage(&hub, now)
+	ni.Spec, ni.Status = hub.Spec, hub.Status
+}
+
+// setDefault points p at a copy of value when it points nowhere.
+func setDefault[T any](p **T, value T) {
+	if *p == nil {
+		*p = &value
+	}
+}

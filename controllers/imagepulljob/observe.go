@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imagepulljob
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/imageref"
+)
+
+// observe gathers the snapshot and brings the copies of the pull secrets up to date. It
+// returns nil while the cache is behind our own writes.
+func (r *Reconciler) observe(ctx context.Context, job *v1beta1.ImagePullJob, now time.Time) (*Snapshot, error) {
+	image, err := imageref.Parse(job.Spec.Image)
+	if err != nil {
+		return nil, r.invalid(job, err)
+	}
+	nodes, err := r.nodes(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range nodes {
+		if r.written.behind(nodeKey(node.Name), node, now) {
+			return nil, nil
+		}
+	}
+	secrets, err := r.Secrets.Sync(ctx, client.ObjectKeyFromObject(job), job.Spec.PullSecrets)
+	if err != nil {
+		return nil, fmt.Errorf("copying pull secrets: %w", err)
+	}
+	if len(secrets.Missing) > 0 && job.Status.StartTime == nil {
+		// Once: the job is looked at again and again until it ends.
+		r.Events.Eventf(job, corev1.EventTypeWarning, EventSecretMissing, "pull secrets do not exist: %s", strings.Join(secrets.Missing, ", "))
+	}
+	return &Snapshot{Job: job, Image: image, Nodes: nodes, Secrets: secrets.References}, nil
+}
+
+// invalid reports a spec that no retry makes valid.
+func (r *Reconciler) invalid(job *v1beta1.ImagePullJob, err error) error {
+	r.Events.Event(job, corev1.EventTypeWarning, EventInvalid, err.Error())
+	return reconcile.TerminalError(err)
+}
+
+// nodes returns the matching NodeImages in the order in which they get the task: by name,
+// or, for jobs of a workload, in the order in which it updates its Pods. They are read-only.
+func (r *Reconciler) nodes(ctx context.Context, job *v1beta1.ImagePullJob) ([]*v1beta1.NodeImage, error) {
+	match, err := newMatcher(job)
+	if err != nil {
+		return nil, r.invalid(job, err)
+	}
+	var nodes []*v1beta1.NodeImage
+	if match.pods == nil {
+		var list v1beta1.NodeImageList
+		if err := r.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: match.labels}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing NodeImages: %w", err)
+		}
+		for i := range list.Items {
+			if match.name(list.Items[i].Name) {
+				nodes = append(nodes, &list.Items[i])
+			}
+		}
+		sortByName(nodes)
+		return nodes, nil
+	}
+	names, err := podNodes(ctx, r.Client, job.Namespace, match.pods, metav1.GetControllerOf(job))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		node := &v1beta1.NodeImage{}
+		switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); {
+		case apierrors.IsNotFound(err): // virtual nodes have none
+		case err != nil:
+			return nil, fmt.Errorf("reading NodeImage %s: %w", name, err)
+		default:
+			nodes = append(nodes, node)
+		}
+	}
+	if orderOf(metav1.GetControllerOf(job)) == nil {
+		sortByName(nodes)
+	}
+	return nodes, nil
+}
+
+func sortByName(nodes []*v1beta1.NodeImage) {
+	slices.SortFunc(nodes, func(a, b *v1beta1.NodeImage) int { return strings.Compare(a.Name, b.Name) })
+}

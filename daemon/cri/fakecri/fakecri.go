@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fakecri is a container runtime in memory for tests: it can be slow, fail, ask
+// for credentials, go away and come back, and it records what it was asked. Runtime
+// implements cri.Runtime directly, for tests with synthetic time; Serve puts it behind a
+// unix socket, for tests of the gRPC client and of the whole agent (daemon.md 3).
+package fakecri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kruisectl/kruisectl/daemon/cri"
+)
+
+// ErrUnavailable is what every call returns while the runtime is down.
+var ErrUnavailable = errors.New("runtime is not available")
+
+// ErrUnauthenticated is the answer to a pull with the wrong credentials.
+var ErrUnauthenticated = errors.New("unauthenticated")
+
+// PullScript says how pulls of one reference behave. The zero value succeeds at once.
+type PullScript struct {
+	// Latency is how long each attempt takes; it ends early with the context.
+	Latency time.Duration
+	// Failures is how many attempts fail before one succeeds; negative is for ever.
+	Failures int
+	// Hang never answers until the context ends.
+	Hang bool
+	// Auth, when not nil, is the only accepted login.
+	Auth *cri.Auth
+}
+
+// Container is a container of the fake with its scripts.
+type Container struct {
+	cri.Status
+	// Exec maps a command, joined by blanks, to its answer; unknown commands exit with 127.
+	Exec map[string]ExecScript
+	// StopDelay is how long the process takes to exit after the stop signal.
+	StopDelay time.Duration
+}
+
+// ExecScript is the answer to one command.
+type ExecScript struct {
+	Stdout string
+	Code   int32
+	Delay  time.Duration
+}
+
+// Runtime is the fake. Create it with New. All methods may be called concurrently.
+type Runtime struct {
+	mu         sync.Mutex
+	name       string
+	down       bool
+	images     map[string]cri.Image
+	scripts    map[string]PullScript
+	containers map[string]*Container
+	calls      []string
+	pulls      []cri.Pull
+	running    int
+	maxRunning int
+}
+
+// New returns an empty runtime with the given name.
+func New(name string) *Runtime {
+	return &Runtime{name: name, images: map[string]cri.Image{}, scripts: map[string]PullScript{}, containers: map[string]*Container{}}
+}
+
+// SetDown makes every call fail, or ends that.
+func (r *Runtime) SetDown(down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = down
+}
+
+// AddImage makes an image present under full references such as docker.io/library/nginx:1.
+func (r *Runtime) AddImage(image cri.Image) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.images[image.ID] = image
+}
+
+// Script sets how pulls of reference, as the agent asks for it, behave from now on.
+func (r *Runtime) Script(reference string, s PullScript) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.scripts[reference] = s
+}
+
+// AddContainer adds or replaces a container.
+func (r *Runtime) AddContainer(c Container) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.containers[c.ID] = &c
+}
+
+// RemoveContainer forgets a container.
+func (r *Runtime) RemoveContainer(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.containers, id)
+}
+
+// Calls lists the calls so far, such as "PullImage nginx:1" or "StopContainer abc".
+func (r *Runtime) Calls() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
+
+// CallsOf counts the calls whose text starts with prefix.
+func (r *Runtime) CallsOf(prefix string) int {
+	n := 0
+	for _, call := range r.Calls() {
+		if strings.HasPrefix(call, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// Pulls lists the pull requests so far.
+func (r *Runtime) Pulls() []cri.Pull {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.pulls)
+}
+
+// MaxConcurrentPulls is the largest number of pulls that were under way at once.
+func (r *Runtime) MaxConcurrentPulls() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.maxRunning
+}
+
+// record notes a call and fails it while the runtime is down. The caller holds mu.
+func (r *Runtime) record(format string, args ...any) error {
+	r.calls = append(r.calls, strings.TrimSpace(fmt.Sprintf(format, args...)))
+	if r.down {
+		return ErrUnavailable
+	}
+	return nil
+}
+
+// Name implements cri.Runtime.
+func (r *Runtime) Name() string { return r.name }
+
+// Images implements cri.Runtime; the order is by ID.
+func (r *Runtime) Images(context.Context) ([]cri.Image, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.record("ListImages"); err != nil {
+		return nil, err
+	}
+	images := make([]cri.Image, 0, len(r.images))
+	for _, id := range slices.Sorted(maps.Keys(r.images)) {
+		images = append(images, r.images[id])
+	}
+	return images, nil
+}
+
+// PullImage implements cri.Runtime by the script of the reference.
+func (r *Runtime) PullImage(ctx context.Context, pull cri.Pull) (string, error) {
+	script, err := r.startPull(pull)
+	if err != nil {
+		return "", err
+	}
+	defer r.endPull()
+	if script.Hang {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	if err := sleep(ctx, script.Latency); err != nil {
+		return "", err
+	}
+	if script.Auth != nil && (pull.Auth == nil || *pull.Auth != *script.Auth) {
+		return "", fmt.Errorf("pulling %s: %w", pull.Reference, ErrUnauthenticated)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		return "", ErrUnavailable
+	}
+	if script.Failures != 0 {
+		if script.Failures > 0 {
+			script.Failures--
+			r.scripts[pull.Reference] = script
+		}
+		return "", fmt.Errorf("pulling %s: scripted failure", pull.Reference)
+	}
+	id := "sha256:id-of-" + pull.Reference
+	image := cri.Image{ID: id}
+	if strings.Contains(pull.Reference, "@") {
+		image.RepoDigests = []string{pull.Reference}
+	} else {
+		image.RepoTags = []string{pull.Reference}
+	}
+	r.images[id] = image
+	return id, nil
+}
+
+func (r *Runtime) startPull(pull cri.Pull) (PullScript, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.record("PullImage %s", pull.Reference); err != nil {
+		return PullScript{}, err
+	}
+	r.pulls = append(r.pulls, pull)
+	r.running++
+	r.maxRunning = max(r.maxRunning, r.running)
+	return r.scripts[pull.Reference], nil
+}
+
+func (r *Runtime) endPull() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running--
+}
+
+// Containers implements cri.Runtime.
+func (r *Runtime) Containers(_ context.Context, filter cri.Filter) ([]cri.Container, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.record("ListContainers %s", filter.PodUID+filter.ID); err != nil {
+		return nil, err
+	}
+	var found []cri.Container
+	for _, c := range r.containers {
+		if (filter.ID == "" || filter.ID == c.ID) && (filter.PodUID == "" || filter.PodUID == c.Labels[cri.LabelPodUID]) {
+			found = append(found, c.Container)
+		}
+	}
+	slices.SortFunc(found, func(a, b cri.Container) int { return b.Created.Compare(a.Created) })
+	return found, nil
+}
+
+// Container implements cri.Runtime.
+func (r *Runtime) Container(_ context.Context, id string) (cri.Status, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.record("ContainerStatus %s", id); err != nil {
+		return cri.Status{}, err
+	}
+	c, ok := r.containers[id]
+	if !ok {
+		return cri.Status{}, fmt.Errorf("container %s: %w", id, cri.ErrNotFound)
+	}
+	return c.Status, nil
+}
+
+// Exec implements cri.Runtime by the container's scripts.
+func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {
+	r.mu.Lock()
+	err := r.record("ExecSync %s %s", id, strings.Join(command, " "))
+	c, ok := r.containers[id]
+	var script ExecScript
+	var known bool
+	if ok {
+		script, known = c.Exec[strings.Join(command, " ")]
+	}
+	r.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, fmt.Errorf("container %s: %w", id, cri.ErrNotFound)
+	case c.State != cri.StateRunning:
+		return nil, fmt.Errorf("container %s is not running", id)
+	case !known:
+		return nil, &cri.ExitError{Code: 127, Stderr: "not found"}
+	}
+	if err := sleep(ctx, min(script.Delay, timeout)); err != nil {
+		return nil, err
+	}
+	switch {
+	case script.Delay > timeout:
+		return nil, cri.ErrTimedOut
+	case script.Code != 0:
+		return []byte(script.Stdout), &cri.ExitError{Code: script.Code}
+	}
+	return []byte(script.Stdout), nil
+}
+
+// Stop implements cri.Runtime; a container that outlives grace is killed with code 137.
+func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) error {
+	r.mu.Lock()
+	err := r.record("StopContainer %s", id)
+	c, ok := r.containers[id]
+	var delay time.Duration
+	if ok {
+		delay = c.StopDelay
+	}
+	r.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("container %s: %w", id, cri.ErrNotFound)
+	}
+	if err := sleep(ctx, min(delay, grace)); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.State == cri.StateExited {
+		return nil
+	}
+	c.State, c.Finished = cri.StateExited, time.Now()
+	if delay > grace {
+		c.ExitCode = 137
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package revision
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+)
+
+// New makes the revision of set's present template, with the given number. It is not
+// stored yet: it has no resourceVersion. The hash label keeps the hash of the first try
+// (collision count of the status); after a collision only the name carries the new one.
+func New(set *v1beta1.CloneSet, number int64) (*appsv1.ControllerRevision, error) {
+	data, err := Data(&set.Spec.Template)
+	if err != nil {
+		return nil, err
+	}
+	hash := Hash(data, collisionCount(set))
+	annotations := maps.Clone(set.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1beta1.VolumeClaimTemplateHashAnnotation] = VolumeClaimTemplateHash(set.Spec.VolumeClaimTemplates)
+	labels := maps.Clone(set.Spec.Template.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[v1beta1.RevisionHashLabel] = hash
+	return &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            Name(set.Name, hash),
+			Namespace:       set.Namespace,
+			Labels:          labels,
+			Annotations:     annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("CloneSet"))},
+		},
+		Data:     runtime.RawExtension{Raw: data},
+		Revision: number,
+	}, nil
+}
+
+// Rename gives r the name that belongs to another collision count; see New.
+func Rename(r *appsv1.ControllerRevision, owner string, collisionCount int32) {
+	r.Name = Name(owner, Hash(r.Data.Raw, collisionCount))
+}
+
+func collisionCount(set *v1beta1.CloneSet) int32 {
+	if set.Status.CollisionCount == nil {
+		return 0
+	}
+	return *set.Status.CollisionCount
+}
+
+// Equal reports whether two revisions hold the same template: their bytes are equal.
+func Equal(a, b *appsv1.ControllerRevision) bool {
+	return bytes.Equal(a.Data.Raw, b.Data.Raw)
+}
+
+// Template decodes the Pod template that r stores.
+func Template(r *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
+	var stored struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(r.Data.Raw, &stored); err != nil {
+		return nil, fmt.Errorf("decoding ControllerRevision %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return &stored.Spec.Template, nil
+}
+
+// Action is what Find wants written before its update revision is as it should be.
+type Action int
+
+const (
+	// ActionNone means the update revision is stored as it should be.
+	ActionNone Action = iota
+	// ActionCreate means the update revision is new and must be created.
+	ActionCreate
+	// ActionRenumber means the template went back to an earlier revision, whose number
+	// and claim hash must be updated.
+	ActionRenumber
+)
+
+// Found is the outcome of Find.
+type Found struct {
+	// Update is the revision of the present template, in the form to store; never nil.
+	// For ActionRenumber it is a changed copy of the stored object.
+	Update *appsv1.ControllerRevision
+	// Current is the revision that Pods kept back by partition stay at; never nil.
+	Current *appsv1.ControllerRevision
+	// Action tells what to write. Current may be Update, also when it is still to be created.
+	Action Action
+}
+
+// Find chooses update and current revision of set among the stored ones, in any order
+// (cloneset.md 8.2). Nothing passed in is changed.
+func Find(set *v1beta1.CloneSet, stored []*appsv1.ControllerRevision) (Found, error) {
+	sorted := slices.Clone(stored)
+	Sort(sorted)
+	number := int64(1)
+	if n := len(sorted); n > 0 {
+		number = sorted[n-1].Revision + 1
+	}
+	candidate, err := New(set, number)
+	if err != nil {
+		return Found{}, err
+	}
+
+	found := Found{Update: candidate, Action: ActionCreate}
+	for i := len(sorted) - 1; i >= 0; i-- {
+		if !Equal(sorted[i], candidate) {
+			continue
+		}
+		found.Update, found.Action = sorted[i], ActionNone
+		if i < len(sorted)-1 {
+			found.Update, found.Action = renumbered(sorted[i], candidate), ActionRenumber
+		}
+		break
+	}
+
+	found.Current = found.Update
+	for _, r := range sorted {
+		if r.Name == set.Status.CurrentRevision && r.Name != found.Update.Name {
+			found.Current = r
+		}
+	}
+	return found, nil
+}
+
+func renumbered(stored, candidate *appsv1.ControllerRevision) *appsv1.ControllerRevision {
+	r := stored.DeepCopy()
+	r.Revision = candidate.Revision
+	if r.Annotations == nil {
+		r.Annotations = map[string]string{}
+	}
+	// Images are pulled beforehand for a rollback, too (issue 1419).
+	delete(r.Labels, v1beta1.ImagePreDownloadCreatedLabel)
+	delete(r.Labels, v1beta1.ImagePreDownloadIgnoredLabel)
+	r.Annotations[v1beta1.VolumeClaimTemplateHashAnnotation] = candidate.Annotations[v1beta1.VolumeClaimTemplateHashAnnotation]
+	return r
+}
+
+// Sort orders revisions by number, then creation time, then name.
+func Sort(revisions []*appsv1.ControllerRevision) {
+	slices.SortStableFunc(revisions, func(a, b *appsv1.ControllerRevision) int {
+		return cmp.Or(
+			cmp.Compare(a.Revision, b.Revision),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+}
+
+// Surplus returns the stored revisions to delete, oldest first, so that at most limit
+// remain that are not live. Live are those whose short hash is in live.
+func Surplus(stored []*appsv1.ControllerRevision, live map[string]bool, limit int) []*appsv1.ControllerRevision {
+	var idle []*appsv1.ControllerRevision
+	for _, r := range stored {
+		if !live[ShortHash(r.Name)] {
+			idle = append(idle, r)
+		}
+	}
+	Sort(idle)
+	return idle[:max(0, len(idle)-max(0, limit))]
+}

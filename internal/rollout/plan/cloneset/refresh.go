@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloneset
+
+import (
+	"strings"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/inplace"
+	"github.com/kruisectl/kruisectl/internal/lifecycle"
+)
+
+// refresh lets every Pod's in-place update and lifecycle go on (cloneset.md 12.1, step
+// 1), also while paused and under OnDelete: it is what lets new Pods become ready. It
+// only finishes what was begun, so it may share a pass with scaling and updating: a Pod
+// counts as it was observed, which is never more available than it will be.
+func (d *decider) refresh() {
+	for _, v := range d.views {
+		if d.touched[v.pod.Name] {
+			continue
+		}
+		next := inplace.Next(v.pod, d.engine, d.now)
+		d.plan.wish(next.After)
+		complete := next.Action == inplace.Done || next.Action == inplace.Ready
+		t, moves := lifecycle.OnRefresh(v.pod, d.s.Set.Spec.Lifecycle, lifecycle.Facts{Complete: complete, AtUpdateRevision: v.updated})
+		step := Step{Pod: v.pod.Name, Do: Refresh, Why: ReasonRefresh, Detail: string(next.Action)}
+		if moves {
+			step.Transition, step.Why, step.Detail = t, ReasonLifecycle, t.String()
+		}
+		switch {
+		case next.Action == inplace.Ready && !moves && d.awaitsNode(v):
+			// The condition can wait for the node and go in one write with state Normal:
+			// the Pod cannot run before that anyway.
+			continue
+		case moves && !complete:
+			step.Do = Move
+		case moves, next.Action != inplace.Done && next.Action != inplace.Wait:
+		case v.pod.Labels[v1beta1.PodTemplateHashLabel] == "" && v.pod.Labels["controller-revision-hash"] != "":
+			step.Why, step.Detail = ReasonTemplateHash, "label pod-template-hash is missing"
+		default:
+			continue
+		}
+		d.touched[v.pod.Name] = true
+		d.plan.Refresh = append(d.plan.Refresh, step)
+	}
+}
+
+// awaitsNode: a new Pod that becomes Normal as soon as it is scheduled.
+func (d *decider) awaitsNode(v *view) bool {
+	lc := d.s.Set.Spec.Lifecycle
+	return v.state == v1beta1.LifecyclePreparingNormal && v.pod.Spec.NodeName == "" && (lc == nil || lc.PreNormal == nil)
+}
+
+// reasonsText joins reasons into one sentence.
+func reasonsText(reasons []inplace.Reason) string {
+	var texts []string
+	for _, r := range reasons {
+		texts = append(texts, r.String())
+	}
+	return strings.Join(texts, "; ")
+}

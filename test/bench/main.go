@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures one rollout on a cluster whose nodes are simulated: seconds, API
+// writes per Pod by verb and resource as the API server's audit log has them, and the
+// manager's CPU and memory. It prints a table and writes the same numbers as JSON. It
+// judges nothing: figures of different machines are for people to compare.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	var o options
+	flag.IntVar(&o.pods, "pods", 1000, "replicas of the CloneSet")
+	flag.StringVar(&o.maxUnavailable, "max-unavailable", "20%", "limit of the rolling update")
+	flag.StringVar(&o.auditLog, "audit-log", os.Getenv("CLUSTER_AUDIT_LOG"), "audit log of the API server, one JSON event a line")
+	flag.StringVar(&o.out, "o", "out/bench.json", "where to write the figures as JSON")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	figures, err := run(ctx, o)
+	if err == nil {
+		err = report(os.Stdout, o.out, figures)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func report(out *os.File, path string, f *figures) error {
+	f.print(out)
+	raw, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the figures: %w", err)
+	}
+	fmt.Fprintln(out, "written to", path)
+	return nil
+}

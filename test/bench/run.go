@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+)
+
+type options struct {
+	pods           int
+	maxUnavailable string
+	auditLog, out  string
+}
+
+// patience bounds every wait of the benchmark.
+const patience = 20 * time.Minute
+
+type bench struct {
+	options
+	client client.Client
+	kube   kubernetes.Interface
+	ns     string
+}
+
+func run(ctx context.Context, o options) (*figures, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, fmt.Errorf("reading KUBECONFIG: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	b := &bench{options: o}
+	if b.client, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
+		return nil, err
+	}
+	if b.kube, err = kubernetes.NewForConfig(cfg); err != nil {
+		return nil, err
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
+	if err := b.client.Create(ctx, ns); err != nil {
+		return nil, fmt.Errorf("creating a Namespace: %w", err)
+	}
+	b.ns = ns.Name
+	defer func() { _ = b.client.Delete(context.WithoutCancel(ctx), ns) }()
+	return b.measure(ctx)
+}
+
+func (b *bench) measure(ctx context.Context) (*figures, error) {
+	f := &figures{Pods: b.pods, MaxUnavailable: b.maxUnavailable}
+	nodes := &corev1.NodeList{}
+	if err := b.client.List(ctx, nodes, client.MatchingLabels{"kruisectl.test/simulated": "true"}); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	f.Nodes = len(nodes.Items)
+
+	start := time.Now()
+	cs := b.cloneSet()
+	if err := b.client.Create(ctx, cs); err != nil {
+		return nil, fmt.Errorf("creating the CloneSet: %w", err)
+	}
+	if err := b.complete(ctx); err != nil {
+		return nil, err
+	}
+	f.CreateSeconds = time.Since(start).Seconds()
+
+	l, err := findLeader(ctx, b.kube)
+	if err != nil {
+		return nil, err
+	}
+	cpuBefore, _, err := l.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mark, err := size(b.auditLog)
+	if err != nil {
+		return nil, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go l.watchPeak(watching)
+
+	start = time.Now()
+	patch := client.RawPatch("application/json-patch+json", []byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"nginx:1.17"}]`))
+	if err := b.client.Patch(ctx, cs, patch); err != nil {
+		return nil, fmt.Errorf("changing the image: %w", err)
+	}
+	if err := b.complete(ctx); err != nil {
+		return nil, err
+	}
+	f.RolloutSeconds = time.Since(start).Seconds()
+
+	// What the manager still writes after the last Pod is part of the price.
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(5 * time.Second):
+	}
+	return f, b.collect(ctx, f, l, cpuBefore, mark)
+}
+
+// collect reads everything that was counted while the rollout ran.
+func (b *bench) collect(ctx context.Context, f *figures, l *leader, cpuBefore float64, mark int64) error {
+	cpu, _, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	f.ManagerCPUSeconds, f.ManagerPeakBytes = cpu-cpuBefore, l.peak
+	l.mu.Unlock()
+
+	log, err := os.Open(b.auditLog)
+	if err != nil {
+		return fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer log.Close()
+	if _, err := log.Seek(mark, io.SeekStart); err != nil {
+		return err
+	}
+	if f.Writes, err = countWrites(log, managerUser); err != nil {
+		return err
+	}
+	pods := &corev1.PodList{}
+	if err := b.client.List(ctx, pods, client.InNamespace(b.ns)); err != nil {
+		return fmt.Errorf("listing Pods: %w", err)
+	}
+	for _, p := range pods.Items {
+		if len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].RestartCount == 1 {
+			f.RestartedPods++
+		}
+	}
+	f.perPod()
+	return nil
+}
+
+func size(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("audit log: %w", err)
+	}
+	return info.Size(), nil
+}
+
+// complete waits until every Pod is at the update revision and available.
+func (b *bench) complete(ctx context.Context) error {
+	cs, want := &v1beta1.CloneSet{}, int32(b.pods)
+	err := wait.PollUntilContextTimeout(ctx, time.Second/5, patience, true, func(ctx context.Context) (bool, error) {
+		if err := b.client.Get(ctx, client.ObjectKey{Namespace: b.ns, Name: "web"}, cs); err != nil {
+			return false, err
+		}
+		s := cs.Status
+		return s.ObservedGeneration == cs.Generation && s.Replicas == want && s.UpdatedAvailableReplicas == want, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %d available Pods (status: %+v): %w", want, cs.Status, err)
+	}
+	return nil
+}
+
+func (b *bench) cloneSet() *v1beta1.CloneSet {
+	labels := map[string]string{"app": "web"}
+	return &v1beta1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: "web"},
+		Spec: v1beta1.CloneSetSpec{
+			Replicas: new(int32(b.pods)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{"kruisectl.test/simulated": "true"},
+					Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					Containers:   []corev1.Container{{Name: "app", Image: "nginx:1.16"}},
+				},
+			},
+			UpdateStrategy: v1beta1.CloneSetUpdateStrategy{
+				Type: v1beta1.RollingUpdateCloneSetUpdateStrategyType,
+				RollingUpdate: &v1beta1.RollingUpdateCloneSetStrategy{
+					PodUpdatePolicy: v1beta1.InPlaceIfPossiblePodUpdatePolicyType,
+					MaxUnavailable:  new(intstr.Parse(b.maxUnavailable)),
+				},
+			},
+		},
+	}
+}

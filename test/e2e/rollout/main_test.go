@@ -1,0 +1,23 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rollout_test rolls CloneSets out on a real cluster, through kruisectl as a user would.
+package rollout_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/kruisectl/kruisectl/test/e2e/harness"
+)
+
+func TestMain(m *testing.M) {
+	if err := harness.Install(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}

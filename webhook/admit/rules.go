@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admit is the one adapter between admission requests and the pure rules of a kind.
+// It decodes, converts what was written in an older version to the hub, computes patches
+// and picks status codes, so that a kind's own package only names paths and functions.
+//
+// Which paths exist is platform.md 3.5; who may be rejected with which code is in the file
+// of each kind.
+package admit
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/kruisectl/kruisectl/internal/features"
+)
+
+// Request is an admission request as the rules of a kind see it.
+type Request[T client.Object] struct {
+	// Version is the API version that the client wrote, such as "v1alpha1".
+	Version string
+	// Old is the stored object, nil on CREATE. New is the object after defaulting, nil on
+	// DELETE. Both are in the hub version.
+	Old, New T
+	// User is the name of who asks, for logs and metrics of denials.
+	User string
+}
+
+// Rules are the admission rules of one kind, written against its hub version T.
+type Rules[T client.Object] struct {
+	Kind schema.GroupVersionKind // of the hub
+	// Versions are all served versions, the hub among them.
+	Versions []Version[T]
+	// Gates are needed to create and change objects of this kind; nil features means none.
+	Gates    []features.Gate
+	Features *features.Set
+	// Validate returns all faults of a CREATE or UPDATE. It is not called for an UPDATE
+	// that leaves everything but metadata as it is. An error that is an API status is
+	// answered as it is, any other one is a 500.
+	Validate func(context.Context, Request[T]) (field.ErrorList, error)
+	// Delete returns why an object must not be deleted, answered with 403. It is not
+	// called for an object that is being deleted already. Nil: deletion is free.
+	Delete func(context.Context, Request[T]) error
+	// Code is the status of a rejection by Validate; 0 means 422.
+	Code int32
+}
+
+// Version is how one served version of a kind enters the rules.
+type Version[T client.Object] struct {
+	name   string
+	decode func(ctx context.Context, raw []byte) (T, error)
+	// defaulted decodes obj and, on an UPDATE, old; it returns obj before and after
+	// defaulting in its own version.
+	defaulted func(old, obj []byte) (before, after client.Object, err error)
+}
+
+// Hub is the hub version. setDefaults gets nil as old on CREATE.
+func Hub[T client.Object](name string, setDefaults func(old, obj T)) Version[T] {
+	return Spoke[T, T](name, nil, setDefaults)
+}
+
+// Spoke is a version S that converts to the hub. Defaults are applied in the version that
+// the client wrote, so that the answer names fields of that version.
+func Spoke[T, S client.Object](name string, toHub func(ctx context.Context, src S, dst T) error, setDefaults func(old, obj S)) Version[T] {
+	return Version[T]{
+		name: name,
+		decode: func(ctx context.Context, raw []byte) (T, error) {
+			src, err := decode[S](raw)
+			if err != nil {
+				var none T
+				return none, err
+			}
+			if toHub == nil {
+				return any(src).(T), nil
+			}
+			dst := fresh[T]()
+			if err := toHub(ctx, src, dst); err != nil {
+				return dst, fmt.Errorf("converting from %s: %w", name, err)
+			}
+			return dst, nil
+		},
+		defaulted: func(old, raw []byte) (client.Object, client.Object, error) {
+			before, err := decode[S](raw)
+			if err != nil {
+				return nil, nil, err
+			}
+			var prior S
+			if len(old) > 0 {
+				if prior, err = decode[S](old); err != nil {
+					return nil, nil, err
+				}
+			}
+			after := before.DeepCopyObject().(S)
+			setDefaults(prior, after)
+			return before, after, nil
+		},
+	}
+}
+
+// fresh returns a pointer to a new zero value of the struct that T points to.
+func fresh[T client.Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+}
+
+func decode[T client.Object](raw []byte) (T, error) {
+	obj := fresh[T]()
+	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {
+		return obj, fmt.Errorf("decoding: %w", err)
+	}
+	return obj, nil
+}
+
+// Deny returns an error that is answered with 403 and the text as it is.
+func Deny(format string, args ...any) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: fmt.Sprintf(format, args...),
+	}}
+}
+
+// gate returns the rejection by the first gate that is off, or nil.
+func (r Rules[T]) gate() error {
+	for _, g := range r.Gates {
+		if !r.Features.Enabled(g) {
+			return Deny("feature-gate %s is not enabled", g)
+		}
+	}
+	return nil
+}
+
+// invalid returns nil, or a status whose causes name every wrong field at once.
+func (r Rules[T]) invalid(name string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	err := apierrors.NewInvalid(r.Kind.GroupKind(), name, errs)
+	if r.Code == http.StatusBadRequest {
+		err.ErrStatus.Code, err.ErrStatus.Reason = r.Code, metav1.StatusReasonBadRequest
+	}
+	return err
+}
+
+// metadataOnly reports whether an UPDATE leaves everything but metadata as it is. Such an
+// update passes: removing a finalizer from, or labelling, an object that no rule of today
+// would admit must stay possible, and the API server checks metadata itself. Fields that a
+// version keeps in annotations are fields of the hub, where the comparison is made.
+func metadataOnly[T client.Object](old, obj T) bool {
+	return apiequality.Semantic.DeepEqual(withoutMetadata(old), withoutMetadata(obj))
+}
+
+func withoutMetadata[T client.Object](obj T) T {
+	bare := obj.DeepCopyObject().(T)
+	reflect.ValueOf(bare).Elem().FieldByName("ObjectMeta").SetZero()
+	reflect.ValueOf(bare).Elem().FieldByName("TypeMeta").SetZero()
+	return bare
+}
