@@ -6,7 +6,6 @@ package cloneset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
@@ -27,7 +27,6 @@ import (
 	"github.com/kruisectl/kruisectl/webhook/admit"
 )
 
-// Kind is the hub's.
 var kind = v1beta1.GroupVersion.WithKind("CloneSet")
 
 // Options are what admission of CloneSets needs.
@@ -127,13 +126,15 @@ func (o Options) podsToDelete(ctx context.Context, old, cs *v1beta1.CloneSet) (m
 	return pods, nil
 }
 
-func (o Options) delete(_ context.Context, r admit.Request[*v1beta1.CloneSet]) error {
+func (o Options) delete(ctx context.Context, r admit.Request[*v1beta1.CloneSet]) error {
 	if !o.Features.Enabled(features.ResourcesDeletionProtection) {
 		return nil
 	}
 	denial := valid.CloneSetDelete(r.Old)
-	if denial == nil {
-		return nil
+	if denial != nil {
+		if err := o.Denials.WorkloadDeletion("CloneSet", r.Old.Namespace, r.Old.Name, r.User); err != nil {
+			log.FromContext(ctx).Error(err, "A denied deletion is missing in the protection log")
+		}
 	}
-	return errors.Join(denial, o.Denials.WorkloadDeletion("CloneSet", r.Old.Namespace, r.Old.Name, r.User))
+	return denial
 }

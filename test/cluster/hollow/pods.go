@@ -132,16 +132,31 @@ func statusPatch(pod *corev1.Pod, status *corev1.PodStatus) ([]byte, error) {
 	set("initContainerStatuses", have.InitContainerStatuses, status.InitContainerStatuses)
 	set("containerStatuses", have.ContainerStatuses, status.ContainerStatuses)
 	set("ephemeralContainerStatuses", have.EphemeralContainerStatuses, status.EphemeralContainerStatuses)
-	var conditions []corev1.PodCondition
+	var conditions []map[string]any
 	for i, c := range status.Conditions {
 		if i >= len(have.Conditions) || !apiequality.Semantic.DeepEqual(c, have.Conditions[i]) {
-			conditions = append(conditions, c)
+			conditions = append(conditions, conditionPatch(c))
 		}
 	}
 	if len(conditions) > 0 {
 		changed["conditions"] = conditions
 	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": changed})
+}
+
+// conditionPatch spells out empty fields: leaving them out of a patch would keep what they were.
+func conditionPatch(c corev1.PodCondition) map[string]any {
+	patch := map[string]any{
+		"type": c.Type, "status": c.Status, "reason": nil, "message": nil,
+		"lastTransitionTime": c.LastTransitionTime, "observedGeneration": c.ObservedGeneration,
+	}
+	if c.Reason != "" {
+		patch["reason"] = c.Reason
+	}
+	if c.Message != "" {
+		patch["message"] = c.Message
+	}
+	return patch
 }
 
 // addresses hands out addresses for Pods, each once.

@@ -20,7 +20,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(
 		newBuild(), newAssets(),
-		newUp(), newDown(), newStatus(), newKubeconfig(),
+		newUp(), newDown(), newStatus(), newKubeconfig(), newEnv(),
 		newListImages(), newLoadImage(), newBuildProduct(),
 		newProcess(), newNode(), newExec(), newSimulate(),
 		newHoldNode(), newSupervise(), newServeRegistry(),
