@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -504,4 +505,34 @@ func TestOnDeleteUpdatesOnlyWhatIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.updatedAvailable(1)
+}
+
+func TestImagesArePulledBeforehand(t *testing.T) {
+	s := create(t, inPlace().Replicas(5).Partition("1").With(func(c *v1beta1.CloneSet) {
+		c.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &v1beta1.InPlaceUpdateStrategy{ImagePreDownloadParallelism: new(intstr.FromInt32(2))}
+	}))
+	s.updatedAvailable(5)
+	s.image("app:2")
+	var jobs v1beta1.ImagePullJobList
+	// Whoever sees the new generation observed sees the job.
+	s.status("the new generation", func(v1beta1.CloneSetStatus) bool { return true })
+	if err := testClient.List(t.Context(), &jobs, client.InNamespace(s.key.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(jobs.Items) != 1 || jobs.Items[0].Spec.Image != "app:2" || jobs.Items[0].OwnerReferences[0].Name != "web" || jobs.Items[0].Spec.Parallelism.IntValue() != 2 {
+		t.Fatalf("jobs %+v", jobs.Items)
+	}
+	s.event("CreatedImagePullJob", "for image: app:2")
+	s.updatedAvailable(4)
+	s.partition("0")
+	s.updatedAvailable(5)
+	eventually(t, func() error {
+		if err := testClient.List(t.Context(), &jobs, client.InNamespace(s.key.Namespace)); err != nil {
+			return err
+		}
+		if len(jobs.Items) > 0 {
+			return fmt.Errorf("%d jobs are left", len(jobs.Items))
+		}
+		return nil
+	})
 }

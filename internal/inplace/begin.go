@@ -37,6 +37,29 @@ func NeedsNotReady(pod *corev1.Pod, spec *UpdateSpec, o Options) bool {
 	return false
 }
 
+// Resizes are all quantities that the update is to send to pods/resize, in whatever batch:
+// what the server must be able to accept before the Pod is drained for it. It is empty
+// for servers without the subresource.
+func Resizes(pod *corev1.Pod, spec *UpdateSpec, o Options) map[string]corev1.ResourceRequirements {
+	if !o.ResizeSubresource {
+		return nil
+	}
+	var all map[string]corev1.ResourceRequirements
+	for name, wanted := range withPending(pod, spec, o).ContainerResources {
+		c := container(pod, name)
+		if c == nil {
+			continue
+		}
+		if left := differing(c, wanted); len(left.Requests)+len(left.Limits) > 0 {
+			if all == nil {
+				all = map[string]corev1.ResourceRequirements{}
+			}
+			all[name] = left
+		}
+	}
+	return all
+}
+
 // NotReady returns a copy of the Pod with InPlaceUpdateReady False, and Ready after it.
 // The copy may equal the Pod; it must be written all the same, as only the server's
 // answer proves that the Pod is as the cache says.

@@ -135,6 +135,21 @@ func TestImageCompletion(t *testing.T) {
 			s.ContainerID = "containerd://app-2"
 			daemonReport(p, nil)
 		}},
+		"another image ID of a container that the daemon has not reported": {mutate: func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			daemonReport(p, nil)
+			s.ImageID, s.ContainerID = "id-of-app:2", "containerd://app-2"
+		}},
+		"the same from a new kubelet, where it may be an image in between": {want: WaitRuntimeMeta, mutate: func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			p.Generation, p.Status.ObservedGeneration = 2, 2
+			daemonReport(p, nil)
+			s.ImageID, s.ContainerID = "id-of-app:1.5", "containerd://app-2"
+		}},
+		"the same, started after the change": {mutate: func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			p.Generation, p.Status.ObservedGeneration = 2, 2
+			daemonReport(p, nil)
+			s.ImageID, s.ContainerID = "id-of-app:2", "containerd://app-2"
+			s.State.Running.StartedAt = metav1.NewTime(t0.Add(time.Second))
+		}},
 		"a fitting hash in the old form": {mutate: func(p *corev1.Pod, s *corev1.ContainerStatus) {
 			daemonReport(p, func(m *runtimehash.ContainerMeta, c *corev1.Container) {
 				m.Hashes.PlainHash = runtimehash.PlainLegacy(c)

@@ -112,6 +112,10 @@ func (c *Cluster) applyOne(ctx context.Context, want *unstructured.Unstructured,
 	if err := c.refuseLostVersion(live, want); err != nil {
 		return Change{}, err
 	}
+	if change.Action == Unchanged {
+		// What conflicts then is a value with defaults against the same value without.
+		o.ForceConflicts = true
+	}
 	sent, err := c.send(ctx, want, o)
 	if o.DryRun == DryRunServer && uncheckable(err) {
 		change.Action, change.Reason = Uncheckable, reasonOf(err)

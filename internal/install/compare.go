@@ -48,7 +48,7 @@ func Drift(live, want *unstructured.Unstructured) []FieldDiff {
 	for _, field := range []string{"apiVersion", "kind", "status"} {
 		delete(w.Object, field)
 	}
-	if strings.HasSuffix(w.GetKind(), "WebhookConfiguration") {
+	if strings.HasSuffix(want.GetKind(), "WebhookConfiguration") {
 		unstructured.RemoveNestedField(w.Object, "metadata", "annotations", annotationTemplate)
 	}
 	compare("", live.Object, w.Object, &diffs)

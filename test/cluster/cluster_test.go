@@ -54,6 +54,14 @@ func TestShape(t *testing.T) {
 	}
 }
 
+func TestServes(t *testing.T) {
+	plain, audited, larger := Shape{Nodes: 3}, Shape{Nodes: 3, Audit: true}, Shape{Nodes: 4}
+	require.True(t, plain.serves(plain))
+	require.True(t, audited.serves(plain), "an audit log more does no harm")
+	require.False(t, plain.serves(audited))
+	require.False(t, larger.serves(plain))
+}
+
 func TestStateRoundTrip(t *testing.T) {
 	s := testState(t, Shape{Nodes: 3, Audit: true})
 	data, err := json.Marshal(s)
