@@ -26,9 +26,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
@@ -69,7 +71,28 @@ func newCluster(t *testing.T) *cluster {
 	c.manifest("base/webhook/validating.yaml", v)
 	c.create(m)
 	c.create(v)
+	for _, file := range []string{"manager", "certificates", "leader-election"} {
+		c.apply("base/rbac/" + file + ".yaml")
+	}
 	return c
+}
+
+// apply creates every object of a file of manifests.
+func (c *cluster) apply(path string) {
+	c.t.Helper()
+	raw, err := manifests.Files.ReadFile(path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for doc := range strings.SplitSeq(string(raw), "\n---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &obj.Object); err != nil {
+			c.t.Fatalf("%s: %v", path, err)
+		}
+		if obj.Object != nil {
+			c.create(obj)
+		}
+	}
 }
 
 func (c *cluster) manifest(path string, into client.Object) {
@@ -135,7 +158,11 @@ func (c *cluster) start(env map[string]string, args ...string) *manager {
 	}, args...)); err != nil {
 		c.t.Fatal(err)
 	}
-	o.config, o.skipNameCheck = c.server.Config, true
+	o.config, o.skipNameCheck = rest.CopyConfig(c.server.Config), true
+	o.config.Impersonate = rest.ImpersonationConfig{ // with no more rights than in a cluster
+		UserName: "system:serviceaccount:kruise-system:kruise-manager",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:kruise-system", "system:authenticated"},
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, o) }()
