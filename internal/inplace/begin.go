@@ -12,6 +12,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/podready"
+	"github.com/kruisectl/kruisectl/internal/runtimehash"
 )
 
 // ReasonStart is the reason of condition InPlaceUpdateReady while a Pod is updated.
@@ -34,6 +35,29 @@ func NeedsNotReady(pod *corev1.Pod, spec *UpdateSpec, o Options) bool {
 		}
 	}
 	return false
+}
+
+// Resizes are all quantities that the update is to send to pods/resize, in whatever batch:
+// what the server must be able to accept before the Pod is drained for it. It is empty
+// for servers without the subresource.
+func Resizes(pod *corev1.Pod, spec *UpdateSpec, o Options) map[string]corev1.ResourceRequirements {
+	if !o.ResizeSubresource {
+		return nil
+	}
+	var all map[string]corev1.ResourceRequirements
+	for name, wanted := range withPending(pod, spec, o).ContainerResources {
+		c := container(pod, name)
+		if c == nil {
+			continue
+		}
+		if left := differing(c, wanted); len(left.Requests)+len(left.Limits) > 0 {
+			if all == nil {
+				all = map[string]corev1.ResourceRequirements{}
+			}
+			all[name] = left
+		}
+	}
+	return all
 }
 
 // NotReady returns a copy of the Pod with InPlaceUpdateReady False, and Ready after it.
@@ -66,6 +90,7 @@ func Begin(pod *corev1.Pod, spec *UpdateSpec, o Options, now time.Time) (Write, 
 		UpdateResources:       len(spec.ContainerResources) > 0,
 		UpdateImages:          len(spec.ContainerImages) > 0,
 	}
+	carryOver(pod, state, o)
 	if spec.GraceSeconds <= 0 {
 		return applyBatch(pod, spec, state, o, now)
 	}
@@ -73,6 +98,30 @@ func Begin(pod *corev1.Pod, spec *UpdateSpec, o Options, now time.Time) (Write, 
 	setState(pod, state)
 	setGrace(pod, spec)
 	return Write{Pod: pod}, nil
+}
+
+// carryOver lets the new update also wait for what the Pod's last one has sent but the
+// containers do not show yet. Without it a resize that follows an image change would
+// declare the Pod ready while the old image still runs.
+func carryOver(pod *corev1.Pod, state *State, o Options) {
+	last, err := StateOf(pod)
+	if err != nil || last == nil || !o.atRevision(pod, last.Revision) {
+		return
+	}
+	meta, _ := runtimehash.FromObject(pod) // unreadable counts as absent
+	for name, status := range last.LastContainerStatuses {
+		if !behind(pod) && imageWait(pod, name, last, meta.Container(name)) == nil {
+			continue
+		}
+		if state.LastContainerStatuses == nil {
+			state.LastContainerStatuses = map[string]ContainerStatus{}
+		}
+		state.LastContainerStatuses[name] = status
+		state.UpdateImages = true
+	}
+	if last.UpdateEnvFromMetadata && len(envWaits(pod, meta)) > 0 {
+		state.UpdateEnvFromMetadata = true
+	}
 }
 
 // withPending returns spec with what an unfinished update of the Pod has left below it.

@@ -48,7 +48,7 @@ type PodPreview struct {
 }
 
 // maxRounds bounds the simulation; the batches of what is left then are extrapolated.
-const maxRounds = 2000
+const maxRounds = 300
 
 // Preview runs the whole rollout of s over a model in which every step succeeds at once:
 // Pods become ready, hooks let go. It returns one entry per Pod of s, in the order of
@@ -66,16 +66,19 @@ func Preview(s Snapshot, now time.Time) []PodPreview {
 	}
 
 	m := newModel(&s, now)
-	batch := 0
+	batch, size, settled := 0, 1, false
 	var last Plan
 	for range maxRounds {
 		last = Decide(m.snapshot, m.now)
-		if record(index, last, batch+1) {
-			batch++
+		if n := record(index, last, batch+1); n > 0 {
+			batch, size = batch+1, n
 		}
-		if !m.apply(&last) {
+		if settled = !m.apply(&last); settled {
 			break
 		}
+	}
+	if !settled {
+		extrapolate(index, last, batch, size)
 	}
 	for _, h := range last.Held {
 		if p := index[h.Pod]; p != nil && p.Action == PodKeep {
@@ -104,11 +107,26 @@ func (d *decider) way(v *view) (PodAction, []inplace.Reason) {
 	return PodRecreate, c.Recreate
 }
 
-// record notes what the plan does to Pods for the first time; true if there were any.
-func record(index map[string]*PodPreview, plan Plan, batch int) (any bool) {
+// extrapolate lets the Pods that wait for maxUnavailable follow, size at a time, in the
+// order in which they wait.
+func extrapolate(index map[string]*PodPreview, last Plan, batch, size int) {
+	waiting := 0
+	for _, h := range last.Held {
+		p := index[h.Pod]
+		if p == nil || p.Batch > 0 || h.Why != HeldMaxUnavailable && h.Why != HeldScaleFirst || p.Way == PodBlocked {
+			continue
+		}
+		p.Action, p.Batch = p.Way, batch+1+waiting/size
+		waiting++
+	}
+}
+
+// record notes what the plan does to Pods for the first time, and returns to how many.
+func record(index map[string]*PodPreview, plan Plan, batch int) (n int) {
 	note := func(pod string, action PodAction) {
 		if p := index[pod]; p != nil && p.Batch == 0 {
-			p.Action, p.Batch, any = action, batch, true
+			p.Action, p.Batch = action, batch
+			n++
 		}
 	}
 	for _, s := range plan.Update {
@@ -124,7 +142,7 @@ func record(index map[string]*PodPreview, plan Plan, batch int) (any bool) {
 			note(s.Pod, PodDelete)
 		}
 	}
-	return any
+	return n
 }
 
 // model is a cluster in which everything succeeds. Pods are copied before they change.
