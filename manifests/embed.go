@@ -7,5 +7,5 @@ import "embed"
 
 // Files is the tree as it lies in this folder: bases, components, overlays and CRDs.
 //
-//go:embed crds
+//go:embed base components crds overlays
 var Files embed.FS

@@ -194,7 +194,9 @@ func (e *expected) met(seen Seen, found bool) bool {
 	case remove:
 		return !found || seen.Terminating || seen.UID != e.uid
 	}
-	return found && seen.UID == e.uid && atLeast(seen.ResourceVersion, e.version)
+	// What was written was in the cache before: when it is not there, or another has its
+	// name, the cache is past the write.
+	return !found || seen.UID != e.uid || atLeast(seen.ResourceVersion, e.version)
 }
 
 // atLeast compares resourceVersions; ones that cannot be compared count as reached,
@@ -244,8 +246,8 @@ func (t *Tracker) settle(ctx context.Context, owner types.NamespacedName, k key,
 		hopeless = !found
 	case remove: // the deletion did not happen
 		hopeless = found && !seen.Terminating && seen.UID == e.uid
-	case version: // the object that was written is gone, or is another one by now
-		hopeless = !found || seen.UID != e.uid
+	case version: // the version that was written is not there any more
+		hopeless = found && seen.UID == e.uid && !atLeast(seen.ResourceVersion, e.version)
 	}
 	if hopeless {
 		delete(t.owners[owner], k)

@@ -24,6 +24,10 @@ type Situation struct {
 	PartitionRollback bool
 	// ExcludePreparingDelete keeps Pods in PreparingDelete out of the count.
 	ExcludePreparingDelete bool
+	// InPlace: every Pod to update can be updated in place. Surge is then left to Pods that
+	// are deleted, unless nothing moves without it: OpenKruise makes surge Pods and deletes
+	// old ones at the end instead (issues 2369 and 2370).
+	InPlace bool
 }
 
 // Numbers is the outcome: how many Pods to create, delete and update (cloneset.md 10.1).
@@ -89,10 +93,15 @@ func Compute(s Situation, pods []PodFacts) Numbers {
 	n := Numbers{
 		Unavailable:          sum(t.preparing) + sum(t.unavailable),
 		UpdateMaxUnavailable: s.MaxUnavailable + active - s.Replicas,
-		UpdateNum:            -newDiff,
 	}
-	if abs(oldDiff) <= abs(newDiff) {
+	switch {
+	case oldDiff*newDiff > 0:
+		// Too many, or too few, of both: that is for scaling. Updating would move a Pod
+		// away from where it is wanted.
+	case abs(oldDiff) <= abs(newDiff):
 		n.UpdateNum = oldDiff
+	default:
+		n.UpdateNum = -newDiff
 	}
 	n.UseSurge, n.UseSurgeOld = surge(s, t, oldDiff, newDiff, n.Unavailable)
 
@@ -131,7 +140,7 @@ func surge(s Situation, t tally, oldDiff, newDiff, unavailable int) (use, old in
 		forDeleteOld = max(forDelete-t.specified[1], 0)
 	}
 	forUpdate, forUpdateOld := 0, 0
-	if oldDiff*newDiff < 0 {
+	if oldDiff*newDiff < 0 && !(s.InPlace && s.MaxUnavailable > 0) {
 		forUpdate = min(abs(oldDiff), abs(newDiff))
 		if abs(oldDiff) <= abs(newDiff) && oldDiff < 0 || abs(oldDiff) > abs(newDiff) && newDiff > 0 {
 			forUpdateOld = forUpdate

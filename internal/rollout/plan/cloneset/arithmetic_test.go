@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/fixture"
 )
 
@@ -35,13 +36,15 @@ func TestLimits(t *testing.T) {
 		"paused has no surge, so it rounds up":     {set(4).MaxSurge("1").Paused(), Limits{Replicas: 4, MaxUnavailable: 1}},
 		"OnDelete rounds 20% down":                 {set(4).OnDelete(), Limits{Replicas: 4}},
 		"scale maxUnavailable rounds up":           {set(4).ScaleMaxUnavailable("30%"), Limits{Replicas: 4, MaxUnavailable: 1, ScaleMaxUnavailable: &two}},
-		"scale maxUnavailable as a number":         {set(4).ScaleMaxUnavailable("1"), Limits{Replicas: 4, MaxUnavailable: 1, ScaleMaxUnavailable: &one}},
+		"what is no number or percentage moves nothing": {set(4).With(func(c *v1beta1.CloneSet) {
+			bad := intstr.FromString("5")
+			c.Spec.UpdateStrategy.RollingUpdate.Partition, c.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &bad, &bad
+		}), Limits{Replicas: 4, Partition: 4}},
+		"scale maxUnavailable as a number": {set(4).ScaleMaxUnavailable("1"), Limits{Replicas: 4, MaxUnavailable: 1, ScaleMaxUnavailable: &one}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { assert.Empty(t, cmp.Diff(tc.want, LimitsOf(tc.set.Obj()))) })
 	}
-	_, ok := Scaled(new(intstr.FromString("5")), 10, roundUp)
-	assert.False(t, ok, "a number in a string is no percentage")
 }
 
 // many repeats one kind of Pod.

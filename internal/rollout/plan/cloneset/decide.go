@@ -47,6 +47,7 @@ func Decide(s Snapshot, now time.Time) Plan {
 		return Plan{}
 	}
 	d := newDecider(&s, now)
+	d.situation.InPlace = d.allInPlace()
 	d.claims()
 	d.scale()
 	d.refresh()
@@ -75,6 +76,22 @@ func (d *decider) holdOld(why Reason, detail string, args ...any) {
 			d.hold(v, why, detail, args...)
 		}
 	}
+}
+
+// allInPlace tells whether every Pod gets to its revision in place.
+func (d *decider) allInPlace() bool {
+	if d.situation.MaxSurge == 0 || Policy(d.s.Set) == v1beta1.RecreatePodUpdatePolicyType {
+		return false
+	}
+	for _, v := range d.views {
+		if !v.updated && d.compare(v, d.s.Update.Name).InPlace == nil {
+			return false
+		}
+		if d.situation.PartitionRollback && v.updated && !d.situation.SameRevision && d.compare(v, d.s.Current.Name).InPlace == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // facts feeds the arithmetic, in the flavour of the scale or of the update pass.

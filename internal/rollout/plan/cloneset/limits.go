@@ -3,14 +3,10 @@
 package cloneset
 
 import (
-	"math"
-	"regexp"
-	"strconv"
-	"strings"
-
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/percent"
 )
 
 // defaultMaxUnavailable is what an absent maxUnavailable means.
@@ -41,7 +37,7 @@ func LimitsOf(set *v1beta1.CloneSet) Limits {
 		MaxUnavailable: MaxUnavailable(set),
 	}
 	if sm := set.Spec.ScaleStrategy.MaxUnavailable; sm != nil {
-		l.ScaleMaxUnavailable = new(orElse(sm, l.Replicas, roundUp, 0))
+		l.ScaleMaxUnavailable = new(orElse(sm, l.Replicas, percent.Up, 0))
 	}
 	return l
 }
@@ -88,7 +84,11 @@ func Partition(set *v1beta1.CloneSet) int {
 	if r == nil || r.Partition == nil {
 		return 0
 	}
-	n := orElse(r.Partition, replicas, roundUp, replicas)
+	share, err := percent.Of(*r.Partition, int32(replicas), percent.Up)
+	n := int(share)
+	if err != nil {
+		return replicas
+	}
 	if r.Partition.Type == intstr.String && replicas > 1 && n == replicas && r.Partition.StrVal != "100%" {
 		n = replicas - 1
 	}
@@ -101,50 +101,27 @@ func MaxSurge(set *v1beta1.CloneSet) int {
 	if r == nil || r.Paused || r.MaxSurge == nil {
 		return 0
 	}
-	return max(0, orElse(r.MaxSurge, Replicas(set), roundUp, 0))
+	return max(0, orElse(r.MaxSurge, Replicas(set), percent.Up, 0))
 }
 
 // MaxUnavailable is how many Pods may be unavailable during an update: rounded up, but
 // down with surge and under OnDelete.
 func MaxUnavailable(set *v1beta1.CloneSet) int {
 	r, replicas := rolling(set), Replicas(set)
-	value, round := new(intstr.FromString(defaultMaxUnavailable)), roundUp
+	value, round := new(intstr.FromString(defaultMaxUnavailable)), percent.Up
 	if r != nil && r.MaxUnavailable != nil {
 		value = r.MaxUnavailable
 	}
 	if r == nil || MaxSurge(set) > 0 {
-		round = roundDown
+		round = percent.Down
 	}
 	return max(0, orElse(value, replicas, round, 0))
 }
 
-// epsilon absorbs what binary fractions add to a product that is a whole number.
-const epsilon = 1e-9
-
-func roundUp(x float64) int   { return int(math.Ceil(x - epsilon)) }
-func roundDown(x float64) int { return int(math.Floor(x + epsilon)) }
-
-var percent = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?%$`)
-
-// Scaled is the number of Pods that v means for so many replicas; false when v is a
-// string that is no percentage. Percentages may have decimals.
-func Scaled(v *intstr.IntOrString, replicas int, round func(float64) int) (int, bool) {
-	if v.Type == intstr.Int {
-		return int(v.IntVal), true
-	}
-	if !percent.MatchString(v.StrVal) {
-		return 0, false
-	}
-	p, err := strconv.ParseFloat(strings.TrimSuffix(v.StrVal, "%"), 64)
+func orElse(v *intstr.IntOrString, replicas int, r percent.Rounding, fallback int) int {
+	n, err := percent.Of(*v, int32(replicas), r)
 	if err != nil {
-		return 0, false
+		return fallback
 	}
-	return round(p * float64(replicas) / 100), true
-}
-
-func orElse(v *intstr.IntOrString, replicas int, round func(float64) int, fallback int) int {
-	if n, ok := Scaled(v, replicas, round); ok {
-		return n
-	}
-	return fallback
+	return int(n)
 }

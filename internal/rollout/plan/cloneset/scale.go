@@ -35,7 +35,7 @@ func (d *decider) scale() {
 	if d.plan.scales() {
 		return
 	}
-	budget := n.DeleteReadyLimit
+	budget := min(n.DeleteReadyLimit, n.UpdateMaxUnavailable-d.unavailable())
 	for _, v := range d.views {
 		if v.specified && !v.preparingDelete() {
 			d.removeWithin(v, ReasonSpecified, &budget)
@@ -114,6 +114,17 @@ func (d *decider) remove(v *view, why Reason) {
 	}
 }
 
+// unavailable counts the Pods that do not serve now. The arithmetic leaves out those that
+// are specified to be deleted; deleting available ones beside them would exceed the limit.
+func (d *decider) unavailable() (n int) {
+	for _, v := range d.views {
+		if !v.available {
+			n++
+		}
+	}
+	return n
+}
+
 // removeWithin removes a Pod if that costs no availability or budget is left. Pods that
 // are ready but not yet available cost nothing: OpenKruise lets a scale-in hang until
 // minReadySeconds are over (issue 1478).
@@ -121,7 +132,7 @@ func (d *decider) removeWithin(v *view, why Reason, budget *int) {
 	if v.available {
 		if *budget <= 0 {
 			d.hold(v, HeldDeleteBudget, "%d Pods are unavailable and maxUnavailable is %d: deleting this available Pod must wait",
-				d.plan.Numbers.Unavailable, d.situation.MaxUnavailable)
+				d.unavailable(), d.situation.MaxUnavailable)
 			return
 		}
 		*budget--

@@ -189,3 +189,5 @@ func (s *Snapshot) find(hash string) *appsv1.ControllerRevision {
 	}
 	return nil
 }
+
+func shortHash(name string) string { return revision.ShortHash(name) }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloneset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/expectation"
+	"github.com/kruisectl/kruisectl/internal/lifecycle"
+	"github.com/kruisectl/kruisectl/internal/revision"
+	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
+)
+
+// create makes the Pods that the plan asks for, with their claims. The first batch with a
+// failure is the last one.
+func (r *Reconciler) create(ctx context.Context, o *overlay, c plan.Creation) error {
+	total := c.Total()
+	if total == 0 {
+		return nil
+	}
+	templates := map[*appsv1.ControllerRevision]*corev1.PodTemplateSpec{}
+	for _, rev := range []*appsv1.ControllerRevision{o.snap.Current, o.snap.Update} {
+		template, err := revision.Template(rev)
+		if err != nil {
+			return err
+		}
+		templates[rev] = template
+	}
+	ids := r.instanceIDs(o.snap, c.IDs, total)
+	pods := make([]*corev1.Pod, total)
+	for i := range pods {
+		rev := o.snap.Update
+		if i < c.Current {
+			rev = o.snap.Current
+		}
+		pods[i] = newPod(o.snap, templates[rev], rev, ids[i], r.clock.Now())
+	}
+	return errors.Join(slowStart(total, r.parallel, stopAtFirst, func(i int) error {
+		return r.createPod(ctx, o, pods[i], ids[i])
+	})...)
+}
+
+// instanceIDs completes ids to total with random ones that no Pod and no claim has.
+func (r *Reconciler) instanceIDs(snap *snapshot, ids []string, total int) []string {
+	used := map[string]bool{}
+	for name := range snap.pods {
+		used[strings.TrimPrefix(name, snap.Set.Name+"-")] = true
+	}
+	for _, c := range snap.Claims {
+		used[c.Labels[v1beta1.InstanceIDLabel]] = true
+	}
+	ids = slices.Clone(ids)
+	for len(ids) < total {
+		if id := r.newID(); !used[id] {
+			used[id] = true
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// createPod makes the claims of the Pod, then the Pod.
+func (r *Reconciler) createPod(ctx context.Context, o *overlay, pod *corev1.Pod, id string) error {
+	for _, claim := range newClaims(o.snap, id) {
+		if slices.ContainsFunc(o.snap.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim.Name }) {
+			continue
+		}
+		if err := r.expectedCreate(ctx, o, claim, expectation.Object{Kind: kindClaim, Name: claim.Name}); err != nil {
+			r.event(o.snap, eventWarns, eventCreateFailed, "failed to create pvc: %v, pvc: %s", err, claim.Name)
+			return fmt.Errorf("creating PersistentVolumeClaim %s: %w", claim.Name, err)
+		}
+	}
+	if err := r.expectedCreate(ctx, o, pod, expectation.Object{Kind: kindPod, Name: pod.Name}); err != nil {
+		r.event(o.snap, eventWarns, eventCreateFailed, "failed to create pod: %v, pod: %s", err, pod.Name)
+		return fmt.Errorf("creating Pod %s: %w", pod.Name, err)
+	}
+	o.add(pod)
+	r.event(o.snap, eventNormal, eventCreated, "succeed to create pod %s", pod.Name)
+	return nil
+}
+
+// newClaims are the claims of the Pod with this instance id.
+func newClaims(snap *snapshot, id string) []*corev1.PersistentVolumeClaim {
+	set := snap.Set
+	var out []*corev1.PersistentVolumeClaim
+	for i := range set.Spec.VolumeClaimTemplates {
+		template := &set.Spec.VolumeClaimTemplates[i]
+		labels := map[string]string{}
+		maps.Copy(labels, template.Labels)
+		maps.Copy(labels, set.Spec.Selector.MatchLabels)
+		labels[v1beta1.InstanceIDLabel] = id
+		out = append(out, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:            claimName(template.Name, set.Name, id),
+				Namespace:       set.Namespace,
+				Labels:          labels,
+				Annotations:     maps.Clone(template.Annotations),
+				OwnerReferences: []metav1.OwnerReference{ownerRef(set)},
+			},
+			Spec: *template.Spec.DeepCopy(),
+		})
+	}
+	return out
+}
+
+func claimName(template, set, id string) string { return template + "-" + set + "-" + id }
+
+func ownerRef(set *v1beta1.CloneSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("CloneSet"))
+}
+
+// newPod is the Pod of a revision (cloneset.md 10.3), as it is sent to the API server.
+func newPod(snap *snapshot, template *corev1.PodTemplateSpec, rev *appsv1.ControllerRevision, id string, now time.Time) *corev1.Pod {
+	set := snap.Set
+	template = template.DeepCopy()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            set.Name + "-" + id,
+			GenerateName:    set.Name + "-",
+			Namespace:       set.Namespace,
+			Labels:          template.Labels,
+			Annotations:     template.Annotations,
+			Finalizers:      template.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{ownerRef(set)},
+		},
+		Spec: template.Spec,
+	}
+	plan.SetRevision(pod, rev.Name, snap.Gates.ShortHash)
+	pod.Labels[v1beta1.InstanceIDLabel] = id
+	lifecycle.SetState(pod, v1beta1.LifecyclePreparingNormal, now)
+	gate := corev1.PodReadinessGate{ConditionType: v1beta1.InPlaceUpdateReady}
+	if !slices.Contains(pod.Spec.ReadinessGates, gate) {
+		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, gate)
+	}
+	for i := range set.Spec.VolumeClaimTemplates {
+		name := set.Spec.VolumeClaimTemplates[i].Name
+		pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+	}
+	for i := range set.Spec.VolumeClaimTemplates {
+		name := set.Spec.VolumeClaimTemplates[i].Name
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+			Name: name,
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+				ClaimName: claimName(name, set.Name, id),
+			}},
+		})
+	}
+	return pod
+}
+
+// expectedCreate creates obj and leaves an expectation, unless it certainly failed.
+func (r *Reconciler) expectedCreate(ctx context.Context, o *overlay, obj client.Object, object expectation.Object) error {
+	r.tracker.ExpectCreate(o.snap.key, object)
+	err := r.client.Create(ctx, obj)
+	if err != nil && certainly(err) {
+		r.tracker.CancelCreate(o.snap.key, object)
+	}
+	return err
+}
+
+// certainly tells whether a failed creation did not happen: otherwise, after a lost
+// answer, the expectation stays until the cache or the API server settles it.
+func certainly(err error) bool {
+	answered := apierrors.ReasonForError(err) != metav1.StatusReasonUnknown
+	return answered && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsInternalError(err)
+}

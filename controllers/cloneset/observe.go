@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloneset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/expectation"
+	"github.com/kruisectl/kruisectl/internal/revision"
+	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
+)
+
+// Kinds of objects that expectations speak of.
+const (
+	kindPod      = "Pod"
+	kindClaim    = "PersistentVolumeClaim"
+	kindRevision = "ControllerRevision"
+)
+
+// snapshot is what one pass looks at, and what it has learnt by writing.
+type snapshot struct {
+	plan.Snapshot
+	key types.NamespacedName
+	// pods are Snapshot.Pods by name. act replaces those it wrote.
+	pods map[string]*corev1.Pod
+	// before is the set as it was read, to compare the new status with.
+	before *v1beta1.CloneSet
+	// status is the status of this pass.
+	status v1beta1.CloneSetStatus
+}
+
+// owned is what the cache has of a CloneSet.
+type owned struct {
+	pods      []*corev1.Pod
+	claims    []*corev1.PersistentVolumeClaim
+	revisions []*appsv1.ControllerRevision
+}
+
+// observe gathers the snapshot. It returns nil when there is nothing to decide: the set is
+// gone or terminating, or, with a time to wait, the cache is behind our own writes.
+// Objects from the cache are shared and must not be changed; the set is a copy.
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*snapshot, time.Duration, error) {
+	set := &v1beta1.CloneSet{}
+	if err := r.client.Get(ctx, key, set); apierrors.IsNotFound(err) {
+		r.tracker.Forget(key)
+		return nil, 0, nil
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("reading CloneSet %s: %w", key, err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil || selector.Empty() {
+		log.FromContext(ctx).Info("The selector is not valid, so nothing is done", "cloneSet", klog.KObj(set))
+		return nil, 0, nil
+	}
+	if set.DeletionTimestamp != nil {
+		return nil, 0, nil // its Pods are left to the garbage collector
+	}
+	before := set.DeepCopy()
+	if r.exclude {
+		set.Spec.ScaleStrategy.ExcludePreparingDelete = true
+	}
+	mine, err := r.list(ctx, set, selector)
+	if err != nil {
+		return nil, 0, err
+	}
+	if pending := r.tracker.Satisfied(ctx, key, r.cached(ctx, key, mine), r.readLive(key)); len(pending.Objects) > 0 {
+		log.FromContext(ctx).V(2).Info("Waiting for the cache", "cloneSet", klog.KObj(set), "pending", pending.String())
+		return nil, pending.Wait, nil
+	}
+	snap := &snapshot{key: key, before: before, Snapshot: plan.Snapshot{Set: set, Gates: r.gates, InPlace: r.engine, Claims: liveClaims(mine.claims)}}
+	if err := r.sortPods(ctx, snap, mine.pods, selector); err != nil {
+		return nil, 0, err
+	}
+	if err := r.revisions(ctx, snap, mine.revisions); err != nil {
+		return nil, 0, err
+	}
+	snap.NodeLabels, err = r.nodeLabels(ctx, snap)
+	return snap, 0, err
+}
+
+// list reads what the set owns from the cache, without copies.
+func (r *Reconciler) list(ctx context.Context, set *v1beta1.CloneSet, selector labels.Selector) (owned, error) {
+	var o owned
+	byOwner := client.MatchingFields{ownerIndex: string(set.UID)}
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.InNamespace(set.Namespace), byOwner, client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("listing Pods: %w", err)
+	}
+	for i := range pods.Items {
+		o.pods = append(o.pods, &pods.Items[i])
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := r.client.List(ctx, &claims, client.InNamespace(set.Namespace), byOwner, client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("listing PersistentVolumeClaims: %w", err)
+	}
+	for i := range claims.Items {
+		o.claims = append(o.claims, &claims.Items[i])
+	}
+	var revisions appsv1.ControllerRevisionList
+	if err := r.client.List(ctx, &revisions, client.InNamespace(set.Namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		return o, fmt.Errorf("listing ControllerRevisions: %w", err)
+	}
+	for i := range revisions.Items {
+		if ref := metav1.GetControllerOfNoCopy(&revisions.Items[i]); ref == nil || ref.UID == set.UID {
+			o.revisions = append(o.revisions, &revisions.Items[i])
+		}
+	}
+	return o, nil
+}
+
+func liveClaims(claims []*corev1.PersistentVolumeClaim) (out []*corev1.PersistentVolumeClaim) {
+	for _, c := range claims {
+		if c.DeletionTimestamp == nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// cached looks objects up in what was listed, and in the cache for those that are not
+// owned any more.
+func (r *Reconciler) cached(ctx context.Context, key types.NamespacedName, mine owned) expectation.Lookup {
+	listed := map[expectation.Object]client.Object{}
+	for _, p := range mine.pods {
+		listed[expectation.Object{Kind: kindPod, Name: p.Name}] = p
+	}
+	for _, c := range mine.claims {
+		listed[expectation.Object{Kind: kindClaim, Name: c.Name}] = c
+	}
+	for _, v := range mine.revisions {
+		listed[expectation.Object{Kind: kindRevision, Name: v.Name}] = v
+	}
+	return func(o expectation.Object) (expectation.Seen, bool) {
+		if obj, ok := listed[o]; ok {
+			return seen(obj), true
+		}
+		s, found, err := read(ctx, r.client, key.Namespace, o)
+		return s, found && err == nil
+	}
+}
+
+// readLive asks the API server.
+func (r *Reconciler) readLive(key types.NamespacedName) expectation.Read {
+	return func(ctx context.Context, o expectation.Object) (expectation.Seen, bool, error) {
+		return read(ctx, r.live, key.Namespace, o)
+	}
+}
+
+func read(ctx context.Context, from client.Reader, namespace string, o expectation.Object) (expectation.Seen, bool, error) {
+	var obj client.Object
+	switch o.Kind {
+	case kindPod:
+		obj = &corev1.Pod{}
+	case kindClaim:
+		obj = &corev1.PersistentVolumeClaim{}
+	default:
+		obj = &appsv1.ControllerRevision{}
+	}
+	err := from.Get(ctx, types.NamespacedName{Namespace: namespace, Name: o.Name}, obj)
+	if apierrors.IsNotFound(err) {
+		return expectation.Seen{}, false, nil
+	}
+	if err != nil {
+		return expectation.Seen{}, false, fmt.Errorf("reading %s: %w", o, err)
+	}
+	return seen(obj), true, nil
+}
+
+func seen(o client.Object) expectation.Seen {
+	return expectation.Seen{UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Terminating: o.GetDeletionTimestamp() != nil}
+}
+
+// sortPods divides Pods into active and inactive, and lets go of active ones that the
+// selector does not match any more.
+func (r *Reconciler) sortPods(ctx context.Context, snap *snapshot, pods []*corev1.Pod, selector labels.Selector) error {
+	var errs []error
+	for _, p := range plan.Sorted(pods) {
+		switch {
+		case !plan.IsActive(p):
+			snap.Inactive = append(snap.Inactive, p)
+		case !selector.Matches(labels.Set(p.Labels)):
+			errs = append(errs, r.release(ctx, snap, p))
+		default:
+			snap.Pods = append(snap.Pods, p)
+		}
+	}
+	snap.pods = make(map[string]*corev1.Pod, len(snap.Pods)+len(snap.Inactive))
+	for _, p := range append(snap.Inactive[:len(snap.Inactive):len(snap.Inactive)], snap.Pods...) {
+		snap.pods[p.Name] = p
+	}
+	return errors.Join(errs...)
+}
+
+// release takes the owner reference off a Pod.
+func (r *Reconciler) release(ctx context.Context, snap *snapshot, pod *corev1.Pod) error {
+	free := pod.DeepCopy()
+	free.OwnerReferences = nil
+	for _, ref := range pod.OwnerReferences {
+		if ref.UID != snap.Set.UID {
+			free.OwnerReferences = append(free.OwnerReferences, ref)
+		}
+	}
+	// A merge patch replaces the list; the lock keeps what others wrote meanwhile.
+	err := r.client.Patch(ctx, free, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("releasing Pod %s: %w", pod.Name, err)
+	}
+	r.tracker.ExpectVersion(snap.key, expectation.Object{Kind: kindPod, Name: pod.Name}, pod.UID, free.ResourceVersion)
+	return nil
+}
+
+// revisions finds current and update revision and stores what is missing (cloneset.md 8.2).
+func (r *Reconciler) revisions(ctx context.Context, snap *snapshot, stored []*appsv1.ControllerRevision) error {
+	found, err := revision.Find(snap.Set, stored)
+	if err != nil {
+		return err
+	}
+	update := found.Update
+	switch found.Action {
+	case revision.ActionCreate:
+		update, err = r.createRevision(ctx, snap, found.Update)
+	case revision.ActionRenumber:
+		err = r.client.Update(ctx, update)
+		if err == nil {
+			r.tracker.ExpectVersion(snap.key, expectation.Object{Kind: kindRevision, Name: update.Name}, update.UID, update.ResourceVersion)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("storing ControllerRevision %s: %w", found.Update.Name, err)
+	}
+	snap.Update, snap.Current = update, found.Current
+	if found.Current == found.Update || found.Current.Name == update.Name {
+		snap.Current = update
+	}
+	for _, s := range stored {
+		if s.Name != update.Name {
+			snap.Revisions = append(snap.Revisions, s)
+		}
+	}
+	snap.Revisions = append(snap.Revisions, update)
+	return nil
+}
+
+// maxCollisions bounds the search for a free name; two are already beyond all odds.
+const maxCollisions = 20
+
+// createRevision stores candidate, under another name while its own belongs to another
+// template.
+func (r *Reconciler) createRevision(ctx context.Context, snap *snapshot, candidate *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	for range maxCollisions {
+		object := expectation.Object{Kind: kindRevision, Name: candidate.Name}
+		r.tracker.ExpectCreate(snap.key, object)
+		created := candidate.DeepCopy()
+		err := r.client.Create(ctx, created)
+		if err == nil {
+			return created, nil
+		}
+		r.tracker.CancelCreate(snap.key, object)
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
+		existing := &appsv1.ControllerRevision{}
+		if err := r.live.Get(ctx, client.ObjectKeyFromObject(candidate), existing); err != nil {
+			return nil, err
+		}
+		if revision.Equal(existing, candidate) {
+			return existing, nil
+		}
+		count := int32(1)
+		if c := snap.Set.Status.CollisionCount; c != nil {
+			count = *c + 1
+		}
+		snap.Set.Status.CollisionCount = &count // written with the status of this pass
+		revision.Rename(candidate, snap.Set.Name, count)
+	}
+	return nil, errors.New("no free name was found")
+}
+
+// nodeLabels reads the labels of nodes that run Pods of the set, if its template has
+// constraints that need them.
+func (r *Reconciler) nodeLabels(ctx context.Context, snap *snapshot) (map[string]map[string]string, error) {
+	needed := false
+	for _, c := range snap.Set.Spec.Template.Spec.TopologySpreadConstraints {
+		needed = needed || c.TopologyKey != corev1.LabelHostname
+	}
+	if !needed {
+		return nil, nil
+	}
+	out := map[string]map[string]string{}
+	for _, p := range snap.Pods {
+		if _, done := out[p.Spec.NodeName]; done || p.Spec.NodeName == "" {
+			continue
+		}
+		node := &metav1.PartialObjectMetadata{}
+		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+		err := r.client.Get(ctx, types.NamespacedName{Name: p.Spec.NodeName}, node)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading Node %s: %w", p.Spec.NodeName, err)
+		}
+		out[p.Spec.NodeName] = node.Labels
+	}
+	return out, nil
+}

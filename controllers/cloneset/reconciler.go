@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloneset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kruisectl/kruisectl/internal/expectation"
+	"github.com/kruisectl/kruisectl/internal/inplace"
+	"github.com/kruisectl/kruisectl/internal/podupdate"
+	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
+)
+
+// Reconciler brings CloneSets closer to their spec. Make it with Add.
+type Reconciler struct {
+	client  client.Client
+	live    client.Reader
+	scheme  *runtime.Scheme
+	events  record.EventRecorder
+	clock   clock.PassiveClock
+	tracker *expectation.Tracker
+	pods    *podupdate.Updater
+
+	parallel    int
+	newID       func() string
+	exclude     bool
+	preDownload bool
+	gates       plan.Gates
+	engine      inplace.Options
+}
+
+// Reconcile takes one CloneSet one step closer to its spec.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	snap, wait, err := r.observe(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
+	}
+	if snap == nil { // gone, or the cache is behind our own writes: look again after wait
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	if r.preDownload {
+		if err := r.preDownloadImages(ctx, snap); err != nil {
+			log.FromContext(ctx).Error(err, "Image pre-download is not set up")
+		}
+	}
+	decided := plan.Decide(snap.Snapshot, r.clock.Now())
+	log.FromContext(ctx).V(1).Info("Decided", "cloneSet", klog.KObj(snap.Set),
+		"create", decided.Create.Total(), "scale", len(decided.Scale), "refresh", len(decided.Refresh),
+		"update", len(decided.Update), "held", len(decided.Held), "requeueAfter", decided.Requeue)
+
+	done := r.act(ctx, snap, &decided)
+	// Status is written even when acting failed: that is when the user looks at it.
+	deadline, statusErr := r.writeStatus(ctx, snap, &decided, done)
+	housekeeping := r.tidy(ctx, snap, &decided)
+	return ctrl.Result{RequeueAfter: soonest(decided.Requeue, deadline, done.requeue)},
+		errors.Join(done.scaleErr, done.updateErr, statusErr, housekeeping)
+}
+
+// soonest is the smallest positive duration; 0 if there is none.
+func soonest(wishes ...time.Duration) (first time.Duration) {
+	for _, w := range wishes {
+		if w > 0 && (first == 0 || w < first) {
+			first = w
+		}
+	}
+	return first
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package registry is the image registry of a local cluster. One address stands in for every public registry: what
+// containerd asks of docker.io comes here with the host in the query, and images are kept under their full names.
+// A second address wants credentials. Both can be made slow while they run.
+package registry
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	upstream "github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// Credentials of the private registry, fixed: tests put them into pull secrets.
+const (
+	User     = "kruise"
+	Password = "kruise-secret"
+)
+
+// host is a name for requests that never leave the process.
+const host = "registry.invalid"
+
+// Registry keeps blobs and manifests in a directory. Create it with Open.
+type Registry struct {
+	dir     string
+	store   http.Handler
+	delay   atomic.Int64 // nanoseconds before each blob is sent
+	private bool
+}
+
+// Open returns the registry that lives in dir, with what was pushed to it before. A private one wants credentials.
+func Open(dir string, private bool) (*Registry, error) {
+	for _, d := range []string{"blobs", "manifests"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return nil, fmt.Errorf("creating the directory of the registry: %w", err)
+		}
+	}
+	r := &Registry{dir: dir, private: private, store: upstream.New(
+		upstream.Logger(log.New(io.Discard, "", 0)),
+		upstream.WithBlobHandler(upstream.NewDiskBlobHandler(filepath.Join(dir, "blobs"))),
+	)}
+	return r, r.replay()
+}
+
+// SetDelay makes every later download of a blob wait for d first.
+func (r *Registry) SetDelay(d time.Duration) { r.delay.Store(int64(d)) }
+
+// Put stores an image under its full name. It is not kept for the next Open.
+func (r *Registry) Put(ref string, image v1.Image) error {
+	tag, err := name.NewTag(host+"/"+ref, name.Insecure)
+	if err != nil {
+		return fmt.Errorf("storing the image %s: %w", ref, err)
+	}
+	if err := remote.Write(tag, image, remote.WithTransport(direct{r.store})); err != nil {
+		return fmt.Errorf("storing the image %s: %w", ref, err)
+	}
+	return nil
+}
+
+// ServeHTTP speaks the registry protocol.
+func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if r.private && !allowed(req) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="private"`)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`)
+		return
+	}
+	req.URL.Path = Resolve(req.URL.Path, req.URL.Query().Get("ns"))
+	if d := r.delay.Load(); d > 0 && req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/blobs/") {
+		select {
+		case <-time.After(time.Duration(d)):
+		case <-req.Context().Done():
+			return
+		}
+	}
+	if req.Method == http.MethodPut && strings.Contains(req.URL.Path, "/manifests/") {
+		r.putManifest(w, req)
+		return
+	}
+	r.store.ServeHTTP(w, req)
+}
+
+// Resolve maps the path of a request to the path under which the image is kept; ns is the registry that the client
+// wanted to talk to, empty if it named the image in full.
+func Resolve(path, ns string) string {
+	rest, ok := strings.CutPrefix(path, "/v2/")
+	if !ok || rest == "" || ns == "" {
+		return path
+	}
+	return "/v2/" + ns + "/" + rest
+}
+
+func allowed(req *http.Request) bool {
+	user, password, ok := req.BasicAuth()
+	return ok && user == User && password == Password
+}
+
+// saved is a manifest on disk.
+type saved struct {
+	Path string `json:"path"` // of the request
+	Type string `json:"type"` // media type
+	Body []byte `json:"body"`
+}
+
+// putManifest stores a manifest and remembers it for the next start of the registry.
+func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(req.Body, 16<<20))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	m := saved{Path: req.URL.Path, Type: req.Header.Get("Content-Type"), Body: body}
+	resp := r.replayOne(m)
+	if resp.Code < 300 {
+		data, err := json.Marshal(m)
+		if err == nil {
+			sum := sha256.Sum256([]byte(m.Path))
+			err = os.WriteFile(filepath.Join(r.dir, "manifests", hex.EncodeToString(sum[:])), data, 0o644)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+	for k, v := range resp.Header() {
+		w.Header()[k] = v
+	}
+	w.WriteHeader(resp.Code)
+	_, _ = w.Write(resp.Body.Bytes())
+}
+
+func (r *Registry) replayOne(m saved) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(http.MethodPut, m.Path, strings.NewReader(string(m.Body)))
+	req.Header.Set("Content-Type", m.Type)
+	resp := httptest.NewRecorder()
+	r.store.ServeHTTP(resp, req)
+	return resp
+}
+
+// replay loads the manifests of an earlier run.
+func (r *Registry) replay() error {
+	return filepath.WalkDir(filepath.Join(r.dir, "manifests"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("loading a manifest: %w", err)
+		}
+		var m saved
+		if err := json.Unmarshal(data, &m); err != nil {
+			return fmt.Errorf("loading the manifest %s: %w", path, err)
+		}
+		if resp := r.replayOne(m); resp.Code >= 300 {
+			return fmt.Errorf("loading the manifest of %s: %w", m.Path, errors.New(resp.Body.String()))
+		}
+		return nil
+	})
+}
+
+// direct sends requests to a handler of this process.
+type direct struct{ handler http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body == nil {
+		req.Body = http.NoBody
+	}
+	resp := httptest.NewRecorder()
+	d.handler.ServeHTTP(resp, req)
+	result := resp.Result()
+	result.Request = req
+	return result, nil
+}
