@@ -105,6 +105,10 @@ func patchMetadata(pod *corev1.Pod, patch []byte) error {
 	if len(patch) == 0 {
 		return nil
 	}
+	patch, err := keyByKey(patch)
+	if err != nil {
+		return fmt.Errorf("reading the metadata patch of Pod %s: %w", pod.Name, err)
+	}
 	old, err := json.Marshal(pod)
 	if err != nil {
 		return fmt.Errorf("encoding Pod %s: %w", pod.Name, err)
@@ -119,6 +123,22 @@ func patchMetadata(pod *corev1.Pod, patch []byte) error {
 	}
 	pod.ObjectMeta = next.ObjectMeta
 	return nil
+}
+
+// keyByKey takes from a patch what would delete all labels or all annotations. A patch in
+// a grace annotation that another program wrote may have that, for a template that has
+// none any more; but the Pod's are not the template's alone.
+func keyByKey(patch []byte) ([]byte, error) {
+	var tree map[string]map[string]any
+	if err := json.Unmarshal(patch, &tree); err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"labels", "annotations"} {
+		if v, ok := tree["metadata"][key]; ok && v == nil {
+			delete(tree["metadata"], key)
+		}
+	}
+	return json.Marshal(tree)
 }
 
 // chooseBatch picks the containers to change now: all without a launch priority, those

@@ -3,8 +3,6 @@
 package inplace
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/podready"
+	"github.com/kruisectl/kruisectl/internal/runtimehash"
 )
 
 // ReasonStart is the reason of condition InPlaceUpdateReady while a Pod is updated.
@@ -36,6 +35,29 @@ func NeedsNotReady(pod *corev1.Pod, spec *UpdateSpec, o Options) bool {
 	return false
 }
 
+// Resizes are all quantities that the update is to send to pods/resize, in whatever batch:
+// what the server must be able to accept before the Pod is drained for it. It is empty
+// for servers without the subresource.
+func Resizes(pod *corev1.Pod, spec *UpdateSpec, o Options) map[string]corev1.ResourceRequirements {
+	if !o.ResizeSubresource {
+		return nil
+	}
+	var all map[string]corev1.ResourceRequirements
+	for name, wanted := range withPending(pod, spec, o).ContainerResources {
+		c := container(pod, name)
+		if c == nil {
+			continue
+		}
+		if left := differing(c, wanted); len(left.Requests)+len(left.Limits) > 0 {
+			if all == nil {
+				all = map[string]corev1.ResourceRequirements{}
+			}
+			all[name] = left
+		}
+	}
+	return all
+}
+
 // NotReady returns a copy of the Pod with InPlaceUpdateReady False, and Ready after it.
 // The copy may equal the Pod; it must be written all the same, as only the server's
 // answer proves that the Pod is as the cache says.
@@ -58,6 +80,7 @@ func NotReady(pod *corev1.Pod, now time.Time) *corev1.Pod {
 // it says otherwise: a Pod's labels name the revision before its containers are there,
 // and spec is the difference to the labels.
 func Begin(pod *corev1.Pod, spec *UpdateSpec, o Options, now time.Time) (Write, error) {
+	pending := pendingOf(pod, o)
 	spec = withPending(pod, spec, o)
 	state := &State{
 		Revision:              spec.Revision,
@@ -66,16 +89,47 @@ func Begin(pod *corev1.Pod, spec *UpdateSpec, o Options, now time.Time) (Write, 
 		UpdateResources:       len(spec.ContainerResources) > 0,
 		UpdateImages:          len(spec.ContainerImages) > 0,
 	}
+	carryOver(pod, state, o)
+	pod = pod.DeepCopy()
+	if pending != nil {
+		if err := patchMetadata(pod, pending.MetaDataPatch); err != nil {
+			return Write{}, err
+		}
+	}
 	if spec.GraceSeconds <= 0 {
 		return applyBatch(pod, spec, state, o, now)
 	}
-	pod = pod.DeepCopy()
 	setState(pod, state)
 	setGrace(pod, spec)
 	return Write{Pod: pod}, nil
 }
 
-// withPending returns spec with what an unfinished update of the Pod has left below it.
+// carryOver lets the new update also wait for what the Pod's last one has sent but the
+// containers do not show yet. Without it a resize that follows an image change would
+// declare the Pod ready while the old image still runs.
+func carryOver(pod *corev1.Pod, state *State, o Options) {
+	last, err := StateOf(pod)
+	if err != nil || last == nil || !o.atRevision(pod, last.Revision) {
+		return
+	}
+	meta, _ := runtimehash.FromObject(pod) // unreadable counts as absent
+	for name, status := range last.LastContainerStatuses {
+		if !behind(pod) && imageWait(pod, name, last, meta.Container(name)) == nil {
+			continue
+		}
+		if state.LastContainerStatuses == nil {
+			state.LastContainerStatuses = map[string]ContainerStatus{}
+		}
+		state.LastContainerStatuses[name] = status
+		state.UpdateImages = true
+	}
+	if last.UpdateEnvFromMetadata && len(envWaits(pod, meta)) > 0 {
+		state.UpdateEnvFromMetadata = true
+	}
+}
+
+// withPending returns spec with what an unfinished update of the Pod has left below it,
+// except for the metadata patch, which Begin applies.
 func withPending(pod *corev1.Pod, spec *UpdateSpec, o Options) *UpdateSpec {
 	pending := pendingOf(pod, o)
 	if pending == nil {
@@ -90,7 +144,6 @@ func withPending(pod *corev1.Pod, spec *UpdateSpec, o Options) *UpdateSpec {
 		return a
 	})
 	merged.UpdateEnvFromMetadata = spec.UpdateEnvFromMetadata || len(merged.ContainerRefMetadata) > 0
-	merged.MetaDataPatch = mergePatches(pending.MetaDataPatch, spec.MetaDataPatch)
 	return &merged
 }
 
@@ -129,38 +182,6 @@ func mergeMaps[V any](under, over map[string]V, both func(under, over V) V) map[
 	for k, v := range over {
 		if u, ok := under[k]; ok {
 			v = both(u, v)
-		}
-		merged[k] = v
-	}
-	return merged
-}
-
-// mergePatches returns one metadata patch that does what under and then over do.
-func mergePatches(under, over []byte) []byte {
-	if len(under) == 0 {
-		return over
-	}
-	if len(over) == 0 {
-		return under
-	}
-	var a, b map[string]any
-	if json.Unmarshal(under, &a) != nil || json.Unmarshal(over, &b) != nil {
-		return over
-	}
-	data, err := json.Marshal(mergeTrees(a, b))
-	if err != nil {
-		panic(fmt.Sprintf("encoding a metadata patch: %v", err)) // came from JSON
-	}
-	return data
-}
-
-func mergeTrees(under, over map[string]any) map[string]any {
-	merged := maps.Clone(under)
-	for k, v := range over {
-		a, isMapA := merged[k].(map[string]any)
-		b, isMapB := v.(map[string]any)
-		if isMapA && isMapB {
-			v = mergeTrees(a, b)
 		}
 		merged[k] = v
 	}

@@ -3,7 +3,6 @@
 package inplace
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -194,8 +193,4 @@ func (c *comparer) metadata() error {
 	}
 	c.spec.MetaDataPatch = patch
 	return nil
-}
-
-func metadataOf(t *corev1.PodTemplateSpec) metadata {
-	return metadata{Labels: maps.Clone(t.Labels), Annotations: maps.Clone(t.Annotations), Finalizers: t.Finalizers}
 }

@@ -67,9 +67,12 @@ func envWaits(pod *corev1.Pod, meta *runtimehash.ContainersMeta) []Reason {
 }
 
 // imageWait tells what is missing until the container runs its new image; nil if nothing.
-// Proofs, best first: the kubelet's hash of the running container; a new image ID; the
-// status naming the new image; a start after the change was seen. The last ones are for
-// images of the same ID where no daemon reports hashes.
+//
+// The best proof is the kubelet's hash of the running container, as the daemon reports
+// it. Without it an image ID that changed, or a status that names the new image, must do.
+// That is not enough while the daemon has only reported a container before this one: of
+// two updates in quick succession the status may show the image in between. Then the
+// container must also have started after the change, or the daemon is waited for.
 func imageWait(pod *corev1.Pod, name string, s *State, rec *runtimehash.ContainerMeta) *Reason {
 	c := container(pod, name)
 	if c == nil {
@@ -80,21 +83,29 @@ func imageWait(pod *corev1.Pod, name string, s *State, rec *runtimehash.Containe
 		r := reason(WaitStatus, statusPath(name, ""), "container %s: the kubelet has not reported its status yet", name)
 		return &r
 	}
+	// Kubelets that report the generation (1.34 and newer) use a hash form we know.
+	modern := pod.Status.ObservedGeneration > 0
 	reported := rec != nil && status.ContainerID != "" && rec.ContainerID == status.ContainerID && rec.Hashes.PlainHash != 0
+	changed := status.ImageID != s.LastContainerStatuses[name].ImageID
+	likely := changed || runsImage(c.Image, status)
+	restarted := modern && startedAfter(status, s.sentAt(name))
+
+	done := false
 	switch {
-	case reported && runtimehash.PlainFits(rec.Hashes.PlainHash, c):
-		return nil
-	case reported && pod.Status.ObservedGeneration > 0:
-		// Such a kubelet (1.34 or newer) uses a hash form we know: the running container
-		// is not of this image, whatever tag of the same ID the status names.
-	case status.ImageID != s.LastContainerStatuses[name].ImageID:
-		return nil
-	case runsImage(c.Image, status):
-		return nil
-	case !reported && startedAfter(pod, status, s.sentAt(name)):
+	case reported:
+		done = runtimehash.PlainFits(rec.Hashes.PlainHash, c) || !modern && likely
+	case rec != nil && modern:
+		done = likely && restarted
+	default: // no daemon, or a kubelet of which we know less
+		done = likely || restarted && rec == nil
+	}
+	if done {
 		return nil
 	}
 	r := reason(WaitImage, statusPath(name, "imageID"), "container %s: image not changed yet: status still reports %s", name, reportedImage(status))
+	if changed && !reported {
+		r = reason(WaitRuntimeMeta, statusPath(name, "containerID"), "container %s: the node daemon has not reported the new container yet", name)
+	}
 	return &r
 }
 
@@ -130,10 +141,10 @@ func runsImage(image string, status *corev1.ContainerStatus) bool {
 	return reference.TagNameOnly(want).String() == reference.TagNameOnly(has).String()
 }
 
-// startedAfter tells whether the running container started after t, on a kubelet that
-// says it has seen the present spec.
-func startedAfter(pod *corev1.Pod, status *corev1.ContainerStatus, t time.Time) bool {
-	return pod.Status.ObservedGeneration > 0 && !t.IsZero() && status.State.Running != nil && status.State.Running.StartedAt.After(t)
+// startedAfter tells whether the container runs and started after t. Both are in whole
+// seconds; within the same second the answer is no.
+func startedAfter(status *corev1.ContainerStatus, t time.Time) bool {
+	return !t.IsZero() && status.State.Running != nil && status.State.Running.StartedAt.After(t)
 }
 
 // sentAt is when the last batch with the container was sent; zero if the state is from a

@@ -18,9 +18,19 @@ import (
 // a name or owner references, are not the template's to give, and a patch with them
 // would be refused by the server.
 type metadata struct {
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Finalizers  []string          `json:"finalizers,omitempty"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	Finalizers  []string          `json:"finalizers"`
+}
+
+// metadataOf returns copies that are never nil: the patch from a map to none would be to
+// delete the whole map, and with it the keys that others have put on the Pod.
+func metadataOf(t *corev1.PodTemplateSpec) metadata {
+	m := metadata{Labels: map[string]string{}, Annotations: map[string]string{}, Finalizers: []string{}}
+	maps.Copy(m.Labels, t.Labels)
+	maps.Copy(m.Annotations, t.Annotations)
+	m.Finalizers = append(m.Finalizers, t.Finalizers...)
+	return m
 }
 
 // patchTo is the strategic merge patch of a Pod from m to next; nil if they are equal.

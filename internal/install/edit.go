@@ -184,10 +184,11 @@ func (e *editor) webhooks(v, base Values) {
 		if v.Webhooks.TimeoutSeconds != base.Webhooks.TimeoutSeconds {
 			e.set(v.Webhooks.TimeoutSeconds, at("timeoutSeconds")...)
 		}
-		if name, _, _ := unstructured.NestedString(hook, "name"); name != podWebhook {
+		name, _, _ := unstructured.NestedString(hook, "name")
+		if name != podWebhook && name != otherPodWebhook {
 			continue
 		}
-		if v.Webhooks.FailurePolicy.Pods != base.Webhooks.FailurePolicy.Pods {
+		if name == podWebhook && v.Webhooks.FailurePolicy.Pods != base.Webhooks.FailurePolicy.Pods {
 			e.set(v.Webhooks.FailurePolicy.Pods, at("failurePolicy")...)
 		}
 		exprs, _, _ := unstructured.NestedSlice(hook, "namespaceSelector", "matchExpressions")
@@ -202,8 +203,12 @@ func (e *editor) webhooks(v, base Values) {
 	}
 }
 
-// podWebhook is the name of the webhook that sees Pods.
-const podWebhook = "mpod.kb.io"
+// The webhooks that see Pods: those of Kruise workloads, and, with the gate
+// KruisePodReadinessGate, all others, which always fail open.
+const (
+	podWebhook      = "mpod.kb.io"
+	otherPodWebhook = "mpod-others.kb.io"
+)
 
 func (e *editor) service(v, base Values) {
 	switch e.obj.GetName() {

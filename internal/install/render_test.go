@@ -280,12 +280,6 @@ func TestValuesChangeOnlyTheirFields(t *testing.T) {
 			"- Namespace/kruise-system.metadata.labels.app.kubernetes.io/part-of: kruise", "- Namespace/kruise-system.metadata.labels.app.kubernetes.io/version: v0.1.0",
 			"- Namespace/kruise-system.metadata.labels.cli.kruise.io/component: namespaces", "- Namespace/kruise-system.metadata.labels.control-plane: openkruise",
 			"- Namespace/kruise-system.metadata.name: kruise-system"}},
-		"every Pod through the webhook": {"featureGates=ImagePullJobGate=true\\,KruisePodReadinessGate=true", []string{
-			"+ " + dc + ".args[3]: --feature-gates=ImagePullJobGate=true,KruisePodReadinessGate=true", "+ " + mc + ".args[6]: --feature-gates=ImagePullJobGate=true,KruisePodReadinessGate=true",
-			"- " + dc + ".args[3]: --feature-gates=ImagePullJobGate=true",
-			"- " + mc + ".args[6]: --feature-gates=ImagePullJobGate=true",
-			"- " + hooks + "[mpod.kb.io].matchConditions[owned-by-kruise].expression: has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(r, has(r.controller) && r.controller && r.apiVersion.startsWith(\"apps.kruise.io/\"))",
-			"- " + hooks + "[mpod.kb.io].matchConditions[owned-by-kruise].name: owned-by-kruise"}},
 	}
 	base := render(t, defaults(t, ProfileDefault)).Objects
 	for name, tc := range cases {
@@ -297,6 +291,35 @@ func TestValuesChangeOnlyTheirFields(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestPodsOfOthersFailOpen(t *testing.T) {
+	m := render(t, defaults(t, ProfileDefault, "featureGates=KruisePodReadinessGate=true", "webhookConfiguration.excludeNamespaces={ci}"))
+	hooks := map[string]map[string]any{}
+	list, _, _ := unstructured.NestedSlice(find(m, named(gvkMutating, mutatingName)).Object, "webhooks")
+	for _, h := range list {
+		hooks[h.(map[string]any)["name"].(string)] = h.(map[string]any)
+	}
+	own, others := hooks[podWebhook], hooks[otherPodWebhook]
+	require.Equal(t, "Fail", own["failurePolicy"])
+	require.Equal(t, "Ignore", others["failurePolicy"])
+	for _, same := range []string{"namespaceSelector", "rules", "timeoutSeconds", "clientConfig"} {
+		require.Equal(t, own[same], others[same], same)
+	}
+	expression := func(h map[string]any) string {
+		return h["matchConditions"].([]any)[0].(map[string]any)["expression"].(string)
+	}
+	require.Equal(t, "!("+expression(own)+")", expression(others), "together they match every Pod, each Pod once")
+	require.Contains(t, fmt.Sprint(others["namespaceSelector"]), "ci")
+}
+
+func find(m *Manifests, ref *unstructured.Unstructured) *unstructured.Unstructured {
+	for _, o := range m.Objects {
+		if Name(o) == Name(ref) {
+			return o
+		}
+	}
+	return nil
 }
 
 func TestRenderParts(t *testing.T) {

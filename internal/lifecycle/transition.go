@@ -25,8 +25,12 @@ type Transition struct {
 }
 
 // Apply makes the change on pod, which must be the caller's copy: label and timestamp,
-// handlers, holders.
+// handlers, holders. It does nothing to a Pod that is no longer in state From: a write
+// repeated after a conflict must not undo what another has decided.
 func (t Transition) Apply(pod *corev1.Pod, now time.Time) {
+	if State(pod) != t.From {
+		return
+	}
 	SetState(pod, t.To, now)
 	Rehook(t.Rehook, pod)
 	for _, h := range t.Release {

@@ -31,6 +31,12 @@ func (u *Updater) Start(ctx context.Context, pod *corev1.Pod, spec *inplace.Upda
 		}
 		now := u.Clock.Now()
 		if inplace.NeedsNotReady(cur, spec, o) {
+			if r := inplace.Resizes(cur, spec, o); len(r) > 0 {
+				// A Pod is not drained for a resize that the server refuses.
+				if _, err := u.resize(ctx, cur, r, client.DryRunAll); err != nil {
+					return nil, err
+				}
+			}
 			// Always sent: that the cached Pod shows False already proves nothing, and a
 			// Pod updated while it serves loses requests.
 			var err error

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -85,7 +86,7 @@ func IsRejected(err error) bool {
 }
 
 // resize sends quantities to pods/resize and returns the Pod as the server has it then.
-func (u *Updater) resize(ctx context.Context, base *corev1.Pod, wanted map[string]corev1.ResourceRequirements) (*corev1.Pod, error) {
+func (u *Updater) resize(ctx context.Context, base *corev1.Pod, wanted map[string]corev1.ResourceRequirements, opts ...client.SubResourcePatchOption) (*corev1.Pod, error) {
 	type container struct {
 		Name      string                      `json:"name"`
 		Resources corev1.ResourceRequirements `json:"resources"`
@@ -109,12 +110,12 @@ func (u *Updater) resize(ctx context.Context, base *corev1.Pod, wanted map[strin
 		return nil, fmt.Errorf("encoding the resize of Pod %s: %w", base.Name, err)
 	}
 	next := base.DeepCopy()
-	err = u.Client.SubResource("resize").Patch(ctx, next, client.RawPatch(types.StrategicMergePatchType, data))
+	err = u.Client.SubResource("resize").Patch(ctx, next, client.RawPatch(types.StrategicMergePatchType, data), opts...)
 	doing := fmt.Sprintf("resizing Pod %s", client.ObjectKeyFromObject(base))
 	switch {
 	case err == nil:
 		return next, nil
-	case apierrors.IsInvalid(err):
+	case apierrors.IsInvalid(err), refusedByNode(err):
 		return nil, &Rejected{Doing: doing, Cause: err}
 	case apierrors.IsNotFound(err):
 		if _, liveErr := u.live(ctx, base); liveErr == nil {
@@ -122,4 +123,11 @@ func (u *Updater) resize(ctx context.Context, base *corev1.Pod, wanted map[strin
 		}
 	}
 	return nil, fmt.Errorf("%s: %w", doing, err)
+}
+
+// refusedByNode tells whether a resize was forbidden because the Pod's node cannot do it,
+// as newer servers say at once. A missing permission and a quota are forbidden
+// too, but a new Pod would meet them as well: those are errors to try again.
+func refusedByNode(err error) bool {
+	return apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "cannot patch resource") && !strings.Contains(err.Error(), "exceeded quota")
 }

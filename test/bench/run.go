@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) (*figures, error) {
 func (b *bench) measure(ctx context.Context) (*figures, error) {
 	f := &figures{Pods: b.pods, MaxUnavailable: b.maxUnavailable}
 	nodes := &corev1.NodeList{}
-	if err := b.client.List(ctx, nodes, client.MatchingLabels{"type": "simulated"}); err != nil {
+	if err := b.client.List(ctx, nodes, client.MatchingLabels{"kruisectl.test/simulated": "true"}); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
 	f.Nodes = len(nodes.Items)
@@ -186,7 +186,7 @@ func (b *bench) cloneSet() *v1beta1.CloneSet {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{"type": "simulated"},
+					NodeSelector: map[string]string{"kruisectl.test/simulated": "true"},
 					Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 					Containers:   []corev1.Container{{Name: "app", Image: "nginx:1.16"}},
 				},

@@ -37,6 +37,12 @@ func (s Shape) String() string {
 	return text
 }
 
+// serves says whether a cluster of this shape does for one of the shape wanted: an audit log more does no harm.
+func (s Shape) serves(wanted Shape) bool {
+	s.Audit = s.Audit && wanted.Audit
+	return s == wanted
+}
+
 // Options say which cluster Up is to start.
 type Options struct {
 	Name      string // DefaultName if empty

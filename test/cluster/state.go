@@ -68,14 +68,17 @@ func parseState(data []byte) (*State, error) {
 
 // loadState reads the record of the named cluster; ErrAbsent if there is none.
 func loadState(name string) (*State, error) {
-	data, err := os.ReadFile(statePath(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("cluster %s: %w", name, ErrAbsent)
+	for _, path := range statePaths(name) {
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the record of cluster %s: %w", name, err)
+		}
+		return parseState(data)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the record of cluster %s: %w", name, err)
-	}
-	return parseState(data)
+	return nil, fmt.Errorf("cluster %s: %w", name, ErrAbsent)
 }
 
 // save writes the record so that a reader sees the old or the new one.
@@ -84,17 +87,27 @@ func (s *State) save() error {
 	if err != nil {
 		return fmt.Errorf("recording the cluster: %w", err)
 	}
-	path := statePath(s.Name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("recording the cluster: %w", err)
-	}
-	if err := os.WriteFile(path+".new", data, 0o644); err != nil {
-		return fmt.Errorf("recording the cluster: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("recording the cluster: %w", err)
+	for _, path := range statePaths(s.Name) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("recording the cluster: %w", err)
+		}
+		if err := os.WriteFile(path+".new", data, 0o644); err != nil {
+			return fmt.Errorf("recording the cluster: %w", err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return fmt.Errorf("recording the cluster: %w", err)
+		}
 	}
 	return nil
+}
+
+// statePaths are the places of the record. The second one survives a boot, with what is to be put back then.
+func statePaths(name string) []string {
+	paths := []string{filepath.Join(runDir(name), "state.json")}
+	if dir, err := dataDir(name); err == nil {
+		paths = append(paths, filepath.Join(dir, "state.json"))
+	}
+	return paths
 }
 
 // runRoot holds one directory per cluster with what does not outlive a boot.
@@ -109,7 +122,6 @@ func runRoot() string {
 }
 
 func runDir(name string) string     { return filepath.Join(runRoot(), name) }
-func statePath(name string) string  { return filepath.Join(runDir(name), "state.json") }
 func socketPath(name string) string { return filepath.Join(runDir(name), "supervisor.sock") }
 
 // dataDir holds everything else of a cluster. Nodes mount over /run, so it cannot be there.

@@ -126,11 +126,11 @@ func reuse(ctx context.Context, o Options, shape Shape) (*Cluster, error) {
 		o.Progress("cluster %s is %s (%s), starting afresh", o.Name, status.Phase, status.Problem)
 		return nil, nil
 	}
-	if c.State.Shape != shape {
+	if !c.State.Shape.serves(shape) {
 		return nil, fmt.Errorf("cluster %s is up with another shape (%s, programs %s; wanted: %s, programs %s): take it down first",
 			o.Name, c.State.Shape, c.State.Shape.Programs, shape, shape.Programs)
 	}
-	o.Progress("cluster %s is up already: %s; kubeconfig %s", o.Name, shape, c.State.Kubeconfig)
+	o.Progress("cluster %s is up already: %s; kubeconfig %s", o.Name, c.State.Shape, c.State.Kubeconfig)
 	return c, nil
 }
 

@@ -26,11 +26,16 @@ const (
 )
 
 // CloneSetSpec is the wanted state of a CloneSet (cloneset.md 2).
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.progressDeadlineSeconds) || self.progressDeadlineSeconds > (has(self.minReadySeconds) ? self.minReadySeconds : 0) || self.progressDeadlineSeconds == 2147483647",message="progressDeadlineSeconds must be greater than minReadySeconds"
 type CloneSetSpec struct {
 	// Replicas is the wanted number of Pods; 1 when absent.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="replicas must be 0 or more"
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 	// Selector must select the labels of template. It is immutable.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="updates to cloneset spec for fields other than 'replicas', 'template', 'lifecycle', 'scaleStrategy', 'updateStrategy', 'minReadySeconds', 'progressDeadlineSeconds', 'volumeClaimTemplates' and 'revisionHistoryLimit' are forbidden"
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="empty selector is invalid for cloneset: it would select every Pod"
 	Selector *metav1.LabelSelector `json:"selector"`
 	// Template describes the Pods. Labels, annotations and finalizers are copied to each Pod.
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -77,17 +82,23 @@ type CloneSetScaleStrategy struct {
 }
 
 // CloneSetUpdateStrategy says which Pods are updated, when and how.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'InPlaceOnly' || !has(self.maxSurge) || type(self.maxSurge) != int || self.maxSurge <= 0",message="can not use maxSurge with strategy type InPlaceOnly: no Pod is ever created for an update; set it to 0"
 type CloneSetUpdateStrategy struct {
 	// Type is ReCreate (default), InPlaceIfPossible, InPlaceOnly or OnDelete.
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ReCreate', 'InPlaceIfPossible', 'InPlaceOnly', 'OnDelete']",message="type must be ReCreate, InPlaceIfPossible, InPlaceOnly or OnDelete"
 	// +optional
 	Type CloneSetUpdateStrategyType `json:"type,omitempty"`
 	// Partition is how many Pods stay at the current revision; 0 when absent.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]+([.][0-9]+)?%$')",message="partition must be 0 or more, or a percentage such as 20%"
 	// +optional
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
 	// MaxUnavailable is how many Pods may be unavailable during the update; 20% when absent.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^[0-9]+([.][0-9]+)?%$')",message="maxUnavailable must be a number without quotes or a percentage such as 20%"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// MaxSurge is how many Pods may exist above replicas during the update; 0 when absent.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^[0-9]+([.][0-9]+)?%$')",message="maxSurge must be a number without quotes or a percentage such as 20%"
 	// +optional
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 	// Paused stops updates; scaling goes on.

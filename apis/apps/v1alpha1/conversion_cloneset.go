@@ -229,7 +229,7 @@ func (k *cloneSetHubFields) show(stored *v1beta1.CloneSet, view *CloneSet) {
 		}
 		k.Annotations[key] = old
 	}
-	if p := inPlace.ImagePreDownloadParallelism; p != nil && intstr.Parse(p.String()) != *p {
+	if p := inPlace.ImagePreDownloadParallelism; p != nil && (p.String() == "" || intstr.Parse(p.String()) != *p) {
 		k.Parallelism = p
 	}
 }

@@ -33,9 +33,12 @@ const (
 // CloneSetSpec is the wanted state of a CloneSet (cloneset.md 2).
 type CloneSetSpec struct {
 	// Replicas is the wanted number of Pods; 1 when absent.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="replicas must be 0 or more"
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 	// Selector must select the labels of template. It is immutable.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="updates to cloneset spec for fields other than 'replicas', 'template', 'lifecycle', 'scaleStrategy', 'updateStrategy', 'minReadySeconds', 'progressDeadlineSeconds', 'volumeClaimTemplates' and 'revisionHistoryLimit' are forbidden"
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="empty selector is invalid for cloneset: it would select every Pod"
 	Selector *metav1.LabelSelector `json:"selector"`
 	// Template describes the Pods. Labels, annotations and finalizers are copied to each Pod.
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -88,6 +91,7 @@ type CloneSetScaleStrategy struct {
 // CloneSetUpdateStrategy says which Pods are updated, when and how.
 type CloneSetUpdateStrategy struct {
 	// Type is RollingUpdate (default) or OnDelete.
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'RollingUpdate', 'OnDelete']",message="type must be RollingUpdate or OnDelete"
 	// +optional
 	Type CloneSetUpdateStrategyType `json:"type,omitempty"`
 	// RollingUpdate holds the limits of type RollingUpdate.
@@ -96,18 +100,24 @@ type CloneSetUpdateStrategy struct {
 }
 
 // RollingUpdateCloneSetStrategy holds the limits of a rolling update (cloneset.md 2.2, 2.3).
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.podUpdatePolicy) || self.podUpdatePolicy != 'InPlaceOnly' || !has(self.maxSurge) || type(self.maxSurge) != int || self.maxSurge <= 0",message="can not use maxSurge with podUpdatePolicy InPlaceOnly: no Pod is ever created for an update; set it to 0"
 type RollingUpdateCloneSetStrategy struct {
 	// PodUpdatePolicy is ReCreate (default), InPlaceIfPossible or InPlaceOnly.
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'ReCreate', 'InPlaceIfPossible', 'InPlaceOnly']",message="podUpdatePolicy must be ReCreate, InPlaceIfPossible or InPlaceOnly"
 	// +optional
 	PodUpdatePolicy PodUpdatePolicyType `json:"podUpdatePolicy,omitempty"`
 	// Partition is how many Pods stay at the current revision; 0 when absent.
 	// A percentage is of replicas, rounded up.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]+([.][0-9]+)?%$')",message="partition must be 0 or more, or a percentage such as 20%"
 	// +optional
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
 	// MaxUnavailable is how many Pods may be unavailable during the update; 20% when absent.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^[0-9]+([.][0-9]+)?%$')",message="maxUnavailable must be a number without quotes or a percentage such as 20%"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// MaxSurge is how many Pods may exist above replicas during the update; 0 when absent.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^[0-9]+([.][0-9]+)?%$')",message="maxSurge must be a number without quotes or a percentage such as 20%"
 	// +optional
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 	// Paused stops updates; scaling goes on.
@@ -145,11 +155,14 @@ type CloneSetUpdateScatterStrategy []CloneSetUpdateScatterTerm
 
 // CloneSetUpdateScatterTerm matches Pods whose label key has exactly value.
 type CloneSetUpdateScatterTerm struct {
+	// +kubebuilder:validation:MinLength=1
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
 // UpdatePriorityStrategy orders an update; only one of the lists may be set.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.orderPriority) || !has(self.weightPriority) || size(self.orderPriority) == 0 || size(self.weightPriority) == 0",message="weightPriority and orderPriority exclude each other"
 type UpdatePriorityStrategy struct {
 	// OrderPriority sorts by the trailing number of the first label that a Pod has.
 	// +optional
@@ -161,12 +174,15 @@ type UpdatePriorityStrategy struct {
 
 // UpdatePriorityOrderTerm names a label whose trailing number orders Pods, larger first.
 type UpdatePriorityOrderTerm struct {
+	// +kubebuilder:validation:MinLength=1
 	OrderedKey string `json:"orderedKey"`
 }
 
 // UpdatePriorityWeightTerm adds Weight to every Pod that MatchSelector selects.
 type UpdatePriorityWeightTerm struct {
 	// Weight is between 0 and 100.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
 	Weight        int32                `json:"weight"`
 	MatchSelector metav1.LabelSelector `json:"matchSelector"`
 }

@@ -22,6 +22,8 @@ const (
 )
 
 // DefaultOptions says what SetDefaultsCloneSet does besides the defaults of the kind itself.
+//
+// +kubebuilder:object:generate=false
 type DefaultOptions struct {
 	// Template fills in the Pod template and Claim a volume claim template. Leave both nil
 	// when the gate TemplateNoDefaults is on, and on an UPDATE that does not change the

@@ -43,13 +43,49 @@ func NodeNet(node string, number int) Net {
 // CreateBridge makes the bridge that joins the machine and its nodes. Pod and Service addresses are unreachable
 // except through nodes: nothing may leak to the machine's default route.
 func CreateBridge(ctx context.Context) error {
-	return ip(ctx, "creating the bridge "+Bridge, nil,
+	if err := ip(ctx, "creating the bridge "+Bridge, nil,
 		"link add "+Bridge+" type bridge",
 		"addr add "+HostIP+"/24 dev "+Bridge,
 		"link set "+Bridge+" up",
 		"route replace blackhole "+PodCIDR+" metric "+lastResort,
 		"route replace blackhole "+ServiceCIDR+" metric "+lastResort,
-	)
+	); err != nil {
+		return err
+	}
+	return allowForwarding(ctx)
+}
+
+// forwardRule lets packets of the bridge pass.
+var forwardRule = []string{"FORWARD", "-i", Bridge, "-j", "ACCEPT"}
+
+// allowForwarding makes an exception from a firewall that drops what is forwarded, as Docker sets one up: where it also
+// filters bridges, nodes could not reach each other. Other firewalls stay as they are.
+func allowForwarding(ctx context.Context) error {
+	policy, err := exec.CommandContext(ctx, "iptables", "-S", "FORWARD").Output()
+	if err != nil || !strings.Contains(string(policy), "-P FORWARD DROP") {
+		return nil
+	}
+	if out, err := iptables(ctx, "-I"); err != nil {
+		return fmt.Errorf("letting packets of the bridge %s pass the firewall: %w: %s", Bridge, err, out)
+	}
+	return nil
+}
+
+func iptables(ctx context.Context, command string) (string, error) {
+	out, err := exec.CommandContext(ctx, "iptables", append([]string{command}, forwardRule...)...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// removeForwarding removes the exceptions that allowForwarding made.
+func removeForwarding(ctx context.Context) {
+	for {
+		if _, err := iptables(ctx, "-C"); err != nil {
+			return // there is none, or no firewall
+		}
+		if _, err := iptables(ctx, "-D"); err != nil {
+			return
+		}
+	}
 }
 
 // BridgeExists says whether a cluster with real nodes, or a remainder of one, is on this machine.
@@ -91,6 +127,7 @@ func RemoveNetwork(ctx context.Context) error {
 	if !present("ip") {
 		return nil
 	}
+	removeForwarding(ctx)
 	out, err := exec.CommandContext(ctx, "ip", "-o", "link", "show").Output()
 	if err != nil {
 		return fmt.Errorf("listing network links: %w", err)

@@ -20,9 +20,9 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(
 		newBuild(), newAssets(),
-		newUp(), newDown(), newStatus(), newKubeconfig(),
+		newUp(), newDown(), newStatus(), newKubeconfig(), newEnv(),
 		newListImages(), newLoadImage(), newBuildProduct(),
-		newProcess(), newNode(), newExec(),
+		newProcess(), newNode(), newExec(), newSimulate(),
 		newHoldNode(), newSupervise(), newServeRegistry(),
 	)
 	return root

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+)
+
+// api knows what the API server is and serves.
+type api struct {
+	discovery discovery.DiscoveryInterface
+	version   string // gitVersion
+
+	once  sync.Once
+	kinds map[string]bool // nil: could not be found out
+}
+
+// newAPI asks for the version of the API server.
+func newAPI(ctx context.Context, cfg *rest.Config) (*api, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making the discovery client: %w", err)
+	}
+	v, err := d.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("asking the API server for its version: %w", err)
+	}
+	klog.FromContext(ctx).Info("Found the API server", "serverVersion", v.GitVersion)
+	return &api{discovery: d, version: v.GitVersion}, nil
+}
+
+// serves reports whether kind is served in the hub version. Discovery is asked once; a
+// group version that is not there, or an API that does not answer, counts as served, so
+// that a hiccup does not turn features off (platform.md 6).
+func (a *api) serves(ctx context.Context, kind string) bool {
+	a.once.Do(func() {
+		var resources *metav1.APIResourceList
+		backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 5, Steps: 4}
+		err := wait.ExponentialBackoffWithContext(ctx, backoff, func(context.Context) (bool, error) {
+			var err error
+			resources, err = a.discovery.ServerResourcesForGroupVersion(v1beta1.GroupVersion.String())
+			if apierrors.IsNotFound(err) {
+				return false, err
+			}
+			return err == nil, nil
+		})
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Discovery does not answer, taking all kinds as served")
+			return
+		}
+		a.kinds = map[string]bool{}
+		for _, r := range resources.APIResources {
+			a.kinds[r.Kind] = true
+		}
+	})
+	return a.kinds == nil || a.kinds[kind]
+}
+
+// buildVersion is the version that this binary was built as.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "unknown"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build envtest
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/apitest"
+	"github.com/kruisectl/kruisectl/internal/podready"
+	"github.com/kruisectl/kruisectl/manifests"
+)
+
+// limit is how long a test waits for anything that has to happen.
+const limit = 45 * time.Second
+
+// cluster is an API server with what the installer applies, and no manager yet.
+type cluster struct {
+	t      *testing.T
+	server *apitest.Server
+	client client.Client
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t, server: apitest.StartServer(t, apitest.WithoutCRDs())}
+	c.client = apitest.NewClient(t, c.server.Config)
+	crds, err := apitest.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := envtest.InstallCRDs(c.server.Config, envtest.CRDInstallOptions{CRDs: crds}); err != nil {
+		t.Fatal(err)
+	}
+	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system", Labels: map[string]string{"control-plane": "openkruise"}}})
+	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-daemon-config"}})
+	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	m, v := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	c.manifest("base/webhook/mutating.yaml", m)
+	c.manifest("base/webhook/validating.yaml", v)
+	c.create(m)
+	c.create(v)
+	for _, file := range []string{"manager", "certificates", "leader-election"} {
+		c.apply("base/rbac/" + file + ".yaml")
+	}
+	return c
+}
+
+// apply creates every object of a file of manifests.
+func (c *cluster) apply(path string) {
+	c.t.Helper()
+	raw, err := manifests.Files.ReadFile(path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for doc := range strings.SplitSeq(string(raw), "\n---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &obj.Object); err != nil {
+			c.t.Fatalf("%s: %v", path, err)
+		}
+		if obj.Object != nil {
+			c.create(obj)
+		}
+	}
+}
+
+func (c *cluster) manifest(path string, into client.Object) {
+	c.t.Helper()
+	raw, err := manifests.Files.ReadFile(path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(raw, into); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) create(obj client.Object) {
+	c.t.Helper()
+	if err := c.client.Create(c.t.Context(), obj); err != nil {
+		c.t.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+func (c *cluster) eventually(what string, ok func(ctx context.Context) error) {
+	c.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(c.t.Context(), 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		last = ok(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		c.t.Fatalf("%s: %v", what, last)
+	}
+}
+
+// manager is one replica in this process.
+type manager struct {
+	dir    string
+	probe  string // http://host:port
+	metric string
+	hook   string // host:port
+	stop   func() error
+}
+
+// start runs a manager with the flags of the acceptance environment and more.
+func (c *cluster) start(env map[string]string, args ...string) *manager {
+	c.t.Helper()
+	m := &manager{dir: c.t.TempDir(), probe: freeAddr(c.t), metric: freeAddr(c.t), hook: freeAddr(c.t)}
+	_, port, err := net.SplitHostPort(m.hook)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	vars := map[string]string{
+		"WEBHOOK_PORT": port, "WEBHOOK_HOST": "127.0.0.1", "WEBHOOK_CERT_WRITER": "secret",
+		"WEBHOOK_CERT_DIR": filepath.Join(m.dir, "certs"), "KUBE_CACHE_MUTATION_DETECTOR": "true",
+	}
+	for k, v := range env {
+		vars[k] = v
+	}
+	o := newOptions(func(name string) string { return vars[name] })
+	if err := parse(o, append([]string{
+		"--health-probe-addr=" + m.probe, "--metrics-addr=" + m.metric, "--pprof-addr=127.0.0.1:0",
+		"--protection-log-path=" + filepath.Join(m.dir, "log"), "--nodeimage-creation-delay=0s",
+		"--logtostderr=true", "--v=1", "--enable-leader-election",
+		"--feature-gates=AllAlpha=true,AllBeta=true,EnableExternalCerts=false,TemplateNoDefaults=false",
+	}, args...)); err != nil {
+		c.t.Fatal(err)
+	}
+	o.config, o.skipNameCheck = rest.CopyConfig(c.server.Config), true
+	o.config.Impersonate = rest.ImpersonationConfig{ // with no more rights than in a cluster
+		UserName: "system:serviceaccount:kruise-system:kruise-manager",
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:kruise-system", "system:authenticated"},
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, o) }()
+	stopped := false
+	m.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-done
+	}
+	c.t.Cleanup(func() {
+		if err := m.stop(); err != nil {
+			c.t.Errorf("the manager ended with %v", err)
+		}
+	})
+	return m
+}
+
+func (c *cluster) startReady() *manager {
+	c.t.Helper()
+	m := c.start(nil)
+	c.eventually("the manager gets ready", func(context.Context) error { return get("http://" + m.probe + "/readyz") })
+	return m
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func get(url string) error {
+	_, err := body(url)
+	return err
+}
+
+func body(url string) (string, error) {
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s", resp.Status, raw)
+	}
+	return string(raw), nil
+}
+
+func template() corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "busybox:1.36"}}},
+	}
+}
+
+func alpha(name string) *v1alpha1.CloneSet {
+	return &v1alpha1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec: v1alpha1.CloneSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template(),
+			UpdateStrategy: v1alpha1.CloneSetUpdateStrategy{Type: v1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType, Partition: new(intstr.FromInt32(2))},
+		},
+	}
+}
+
+func TestManager(t *testing.T) {
+	c := newCluster(t)
+	m := c.startReady()
+	t.Run("defaults and converts", func(t *testing.T) { testVersions(t, c) })
+	t.Run("rejects with every field path", func(t *testing.T) { testRejects(t, c) })
+	t.Run("protects from deletion", func(t *testing.T) { testProtection(t, c, m) })
+	t.Run("initialises the readiness gate", func(t *testing.T) { testReadinessGate(t, c) })
+	t.Run("makes Pods of a CloneSet", func(t *testing.T) { testPods(t, c) })
+	t.Run("makes NodeImages of Nodes", func(t *testing.T) { testNodeImage(t, c) })
+	t.Run("lists what it serves", func(t *testing.T) { testConfigurations(t, c, m) })
+	t.Run("answers on its ports", func(t *testing.T) { testPorts(t, c, m) })
+	t.Run("serves a rotated certificate", func(t *testing.T) { testRotation(t, c, m) })
+	t.Run("survives a second start", func(t *testing.T) {
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+		c.startReady()
+	})
+}
+
+func testVersions(t *testing.T, c *cluster) {
+	ctx := t.Context()
+	set := alpha("web")
+	if err := c.client.Create(ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	if u := set.Spec.UpdateStrategy; u.MaxUnavailable == nil || u.MaxUnavailable.String() != "20%" || u.InPlaceUpdateStrategy == nil {
+		t.Errorf("strategy as created = %+v", u)
+	}
+	if p := set.Spec.Template.Spec.Containers[0].ImagePullPolicy; p != corev1.PullAlways {
+		t.Errorf("imagePullPolicy = %q", p)
+	}
+	hub := &v1beta1.CloneSet{}
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(set), hub); err != nil {
+		t.Fatal(err)
+	}
+	u := hub.Spec.UpdateStrategy
+	if u.Type != "RollingUpdate" || u.RollingUpdate == nil || u.RollingUpdate.PodUpdatePolicy != "InPlaceIfPossible" || u.RollingUpdate.Partition.IntValue() != 2 {
+		t.Errorf("strategy as v1beta1 = %+v", u)
+	}
+	if *hub.Spec.Replicas != 1 || *hub.Spec.RevisionHistoryLimit != 10 {
+		t.Errorf("replicas = %d, revisionHistoryLimit = %d", *hub.Spec.Replicas, *hub.Spec.RevisionHistoryLimit)
+	}
+	generation := hub.Generation
+	if err := c.client.Patch(ctx, hub, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if hub.Generation != generation {
+		t.Errorf("an update of metadata changed the spec: generation %d, was %d", hub.Generation, generation)
+	}
+	// A client that puts the manifest it wrote again, without defaults, changes nothing.
+	again := alpha("web")
+	c.eventually("the manifest can be put again", func(ctx context.Context) error {
+		stored := &v1alpha1.CloneSet{}
+		if err := c.client.Get(ctx, client.ObjectKeyFromObject(again), stored); err != nil {
+			return err
+		}
+		again = alpha("web")
+		again.ResourceVersion = stored.ResourceVersion
+		return c.client.Update(ctx, again)
+	})
+	if again.Generation != generation {
+		t.Errorf("putting the same manifest again changed the spec: generation %d, was %d", again.Generation, generation)
+	}
+	job := &v1alpha1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pull"}, Spec: v1beta1.ImagePullJobSpec{Image: "busybox:1.36"}}
+	if err := c.client.Create(ctx, job); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(job.Finalizers, "apps.kruise.io/deletion-protection") || *job.Spec.PullPolicy.TimeoutSeconds != 600 {
+		t.Errorf("job = %+v", job)
+	}
+}
+
+func testRejects(t *testing.T, c *cluster) {
+	bad := alpha("bad")
+	bad.Spec.Replicas = new(int32(-1))
+	bad.Spec.Template.Labels = map[string]string{"app": "other"}
+	err := c.client.Create(t.Context(), bad)
+	if !apierrors.IsInvalid(err) {
+		t.Fatalf("creating an invalid CloneSet: %v", err)
+	}
+	if got := err.(apierrors.APIStatus).Status(); got.Code != 422 {
+		t.Errorf("code = %d", got.Code)
+	}
+	hub := &v1beta1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bad"}}
+	hub.Spec.Selector, hub.Spec.Template = bad.Spec.Selector, bad.Spec.Template
+	hub.Spec.ScaleStrategy.PodsToDelete = []string{"nobody"}
+	err = c.client.Create(t.Context(), hub)
+	if !apierrors.IsInvalid(err) {
+		t.Fatalf("creating an invalid CloneSet: %v", err)
+	}
+	var fields []string
+	for _, cause := range err.(apierrors.APIStatus).Status().Details.Causes {
+		fields = append(fields, cause.Field)
+	}
+	for _, want := range []string{"spec.template.metadata.labels", "spec.scaleStrategy.podsToDelete[0]"} {
+		if !slices.Contains(fields, want) {
+			t.Errorf("causes %q lack %s", fields, want)
+		}
+	}
+	job := &v1beta1.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bad"}, Spec: v1beta1.ImagePullJobSpec{Image: "::"}}
+	if err := c.client.Create(t.Context(), job); !apierrors.IsBadRequest(err) {
+		t.Errorf("creating an invalid ImagePullJob: %v", err)
+	}
+	job = &v1beta1.ImagePullJob{}
+	key := types.NamespacedName{Namespace: "shop", Name: "pull"}
+	c.eventually("pull secrets of a job cannot change", func(ctx context.Context) error {
+		if err := c.client.Get(ctx, key, job); err != nil {
+			return err
+		}
+		job.Spec.PullSecrets = []string{"s"}
+		if err := c.client.Update(ctx, job); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.pullSecrets is immutable") {
+			return fmt.Errorf("update: %w", err)
+		}
+		return nil
+	})
+}
+
+func testProtection(t *testing.T, c *cluster, m *manager) {
+	set := alpha("precious")
+	set.Labels = map[string]string{"policy.kruise.io/delete-protection": "Always"}
+	if err := c.client.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	err := c.client.Delete(t.Context(), set)
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "forbidden by ResourcesProtectionDeletion") {
+		t.Errorf("deleting: %v", err)
+	}
+	raw, err := os.ReadFile(filepath.Join(m.dir, "log", "protection.log"))
+	if err != nil || !strings.Contains(string(raw), `"Name":"precious"`) {
+		t.Errorf("protection log = %q, %v", raw, err)
+	}
+	if err := c.client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.client.Delete(t.Context(), set); err != nil {
+		t.Errorf("deleting without the label: %v", err)
+	}
+}
+
+func testReadinessGate(t *testing.T, c *cluster) {
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: template().Spec}
+	}
+	bare := pod("bare")
+	c.create(bare)
+	if len(bare.Spec.ReadinessGates) > 0 {
+		t.Errorf("a Pod of nobody has gates %v", bare.Spec.ReadinessGates)
+	}
+	owned := pod("owned")
+	owned.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true),
+	}}
+	c.create(owned)
+	c.eventually("the condition is True", func(ctx context.Context) error {
+		if err := c.client.Get(ctx, client.ObjectKeyFromObject(owned), owned); err != nil {
+			return err
+		}
+		for _, cond := range owned.Status.Conditions {
+			if cond.Type == "KruisePodReady" && cond.Status == "True" && !cond.LastTransitionTime.IsZero() {
+				return nil
+			}
+		}
+		return fmt.Errorf("gates %v, conditions %v", owned.Spec.ReadinessGates, owned.Status.Conditions)
+	})
+	if len(owned.Spec.ReadinessGates) != 1 || owned.Spec.ReadinessGates[0].ConditionType != "KruisePodReady" {
+		t.Errorf("gates = %v", owned.Spec.ReadinessGates)
+	}
+}
+
+// testPods goes through admission, the CloneSet controller, admission of its Pods and the
+// readiness controller.
+func testPods(t *testing.T, c *cluster) {
+	set := alpha("pods")
+	set.Spec.Replicas = new(int32(3))
+	set.Spec.Selector.MatchLabels = map[string]string{"app": "pods"}
+	set.Spec.Template.Labels = map[string]string{"app": "pods"}
+	c.create(set)
+	c.eventually("three Pods have the readiness gate and its condition", func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := c.client.List(ctx, &pods, client.InNamespace("shop"), client.MatchingLabels{"app": "pods"}); err != nil {
+			return err
+		}
+		ready := 0
+		for _, pod := range pods.Items {
+			if podready.HasGate(&pod, "KruisePodReady") && podready.Condition(&pod, "KruisePodReady") != nil {
+				ready++
+			}
+		}
+		if len(pods.Items) != 3 || ready != 3 {
+			return fmt.Errorf("%d of %d Pods are so", ready, len(pods.Items))
+		}
+		return nil
+	})
+}
+
+func testNodeImage(t *testing.T, c *cluster) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	c.create(node)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	if err := c.client.Status().Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	image := &v1alpha1.NodeImage{}
+	c.eventually("the NodeImage exists", func(ctx context.Context) error {
+		return c.client.Get(ctx, types.NamespacedName{Name: "n1"}, image)
+	})
+}
+
+func testConfigurations(t *testing.T, c *cluster, m *manager) {
+	cfg := &admissionv1.MutatingWebhookConfiguration{}
+	key := types.NamespacedName{Name: "kruise-mutating-webhook-configuration"}
+	if err := c.client.Get(t.Context(), key, cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range cfg.Webhooks {
+		if w.ClientConfig.URL == nil || !strings.HasPrefix(*w.ClientConfig.URL, "https://"+m.hook+"/") || len(w.ClientConfig.CABundle) == 0 {
+			t.Errorf("webhook %s has client configuration %+v", w.Name, w.ClientConfig)
+		}
+	}
+	if len(cfg.Webhooks) != 4 || !strings.Contains(cfg.Annotations["template"], "/mutate-pod") {
+		t.Errorf("%d webhooks, template %q", len(cfg.Webhooks), cfg.Annotations["template"])
+	}
+	// Applying the manifests again resets everything; it is repaired at once.
+	fresh := &admissionv1.MutatingWebhookConfiguration{}
+	c.manifest("base/webhook/mutating.yaml", fresh)
+	fresh.Webhooks = append(fresh.Webhooks, *fresh.Webhooks[1].DeepCopy())
+	fresh.Webhooks[4].Name, fresh.Webhooks[4].ClientConfig.Service.Path = "mfuture.kb.io", new("/mutate-apps-kruise-io-future")
+	fresh.ResourceVersion = cfg.ResourceVersion
+	if err := c.client.Update(t.Context(), fresh); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the configuration is repaired", func(ctx context.Context) error {
+		if err := c.client.Get(ctx, key, cfg); err != nil {
+			return err
+		}
+		if len(cfg.Webhooks) != 4 || cfg.Webhooks[0].ClientConfig.URL == nil || len(cfg.Webhooks[0].ClientConfig.CABundle) == 0 {
+			return fmt.Errorf("%d webhooks, first %+v", len(cfg.Webhooks), cfg.Webhooks[0].ClientConfig)
+		}
+		return nil
+	})
+	c.eventually("the metric names what was left out", func(context.Context) error {
+		text, err := body("http://" + m.metric + "/metrics")
+		if err == nil && !strings.Contains(text, `kruise_webhook_dropped{configuration="kruise-mutating-webhook-configuration",gate="",path="/mutate-apps-kruise-io-future",webhook="mfuture.kb.io"} 1`) {
+			err = fmt.Errorf("no kruise_webhook_dropped in %d bytes", len(text))
+		}
+		return err
+	})
+	crds, err := apitest.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range crds {
+		converted := crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter
+		if err := c.client.Get(t.Context(), types.NamespacedName{Name: crd.Name}, crd); err != nil {
+			t.Fatal(err)
+		}
+		if got := crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter; got != converted {
+			t.Errorf("%s has strategy %s", crd.Name, crd.Spec.Conversion.Strategy)
+		}
+		if converted && *crd.Spec.Conversion.Webhook.ClientConfig.URL != "https://"+m.hook+"/convert" {
+			t.Errorf("%s is converted at %v", crd.Name, crd.Spec.Conversion.Webhook.ClientConfig)
+		}
+	}
+}
+
+func testPorts(t *testing.T, c *cluster, m *manager) {
+	if err := get("http://" + m.probe + "/healthz"); err != nil {
+		t.Error(err)
+	}
+	c.eventually("the metrics are there", func(context.Context) error {
+		text, err := body("http://" + m.metric + "/metrics")
+		if err != nil {
+			return err
+		}
+		for _, want := range []string{
+			"kruise_manager_is_leader 1", `kruise_feature_enabled{name="PodWebhook",stage="Beta"} 1`, "rest_client_requests_total{",
+			"workqueue_depth{", "controller_runtime_webhook_requests_total{", "go_goroutines", "kruise_webhook_certificate_expiry_timestamp_seconds",
+			`workload_deletion_protection{kind_namespace_name="CloneSet_shop_precious",username=`,
+		} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("/metrics lacks %s", want)
+			}
+		}
+		return nil
+	})
+}
+
+// serving returns the serial number of the certificate in use.
+func serving(addr string) (string, error) {
+	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+}
+
+func testRotation(t *testing.T, c *cluster, m *manager) {
+	before, err := serving(m.hook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{}
+	key := types.NamespacedName{Namespace: "kruise-system", Name: "kruise-webhook-certs"}
+	if err := c.client.Get(t.Context(), key, secret); err != nil {
+		t.Fatal(err)
+	}
+	ca := secret.Data["ca-cert.pem"]
+	delete(secret.Data, "cert.pem")
+	if err := c.client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("another certificate is served", func(context.Context) error {
+		now, err := serving(m.hook)
+		if err == nil && now == before {
+			err = fmt.Errorf("still %s", before)
+		}
+		return err
+	})
+	if err := c.client.Get(t.Context(), key, secret); err != nil {
+		t.Fatal(err)
+	}
+	if string(secret.Data["ca-cert.pem"]) != string(ca) {
+		t.Error("the CA changed with the certificate")
+	}
+	set := alpha("after-rotation-" + strconv.Itoa(int(time.Now().Unix()%1000)))
+	if err := c.client.Create(t.Context(), set); err != nil {
+		t.Errorf("admission after the rotation: %v", err)
+	}
+	// The CA is lost as well: the new one is published together with the old one.
+	delete(secret.Data, "ca-key.pem")
+	delete(secret.Data, "cert.pem")
+	if err := c.client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("both CAs are trusted", func(ctx context.Context) error {
+		cfg := &admissionv1.MutatingWebhookConfiguration{}
+		if err := c.client.Get(ctx, types.NamespacedName{Name: "kruise-mutating-webhook-configuration"}, cfg); err != nil {
+			return err
+		}
+		count := 0
+		for block, rest := pem.Decode(cfg.Webhooks[0].ClientConfig.CABundle); block != nil; block, rest = pem.Decode(rest) {
+			if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+				return err
+			}
+			count++
+		}
+		if count != 2 {
+			return fmt.Errorf("%d CAs", count)
+		}
+		return nil
+	})
+	c.eventually("the manager stays ready", func(context.Context) error { return get("http://" + m.probe + "/readyz") })
+}

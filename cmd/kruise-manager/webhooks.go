@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+
+	"github.com/kruisectl/kruisectl/internal/features"
+	"github.com/kruisectl/kruisectl/internal/protection"
+	"github.com/kruisectl/kruisectl/webhook/admit"
+	"github.com/kruisectl/kruisectl/webhook/cloneset"
+	"github.com/kruisectl/kruisectl/webhook/imagepulljob"
+	"github.com/kruisectl/kruisectl/webhook/nodeimage"
+	"github.com/kruisectl/kruisectl/webhook/pod"
+	"github.com/kruisectl/kruisectl/webhook/server"
+)
+
+// handlers are all paths of the webhook server.
+func handlers(mgr ctrl.Manager, set *features.Set, denials *protection.Recorder) (admit.Handlers, error) {
+	hs := admit.Handlers{}
+	pod.Register(hs, set)
+	cloneset.Register(hs, cloneset.Options{Features: set, Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Denials: denials})
+	imagepulljob.Register(hs, set)
+	nodeimage.Register(hs, set, clock.RealClock{})
+	hs.Handle("/healthz", server.Healthz())
+
+	registry := mgr.GetConverterRegistry()
+	for _, add := range []func(ctrl.Manager, conversion.Registry) error{
+		converter(cloneset.Converter()), converter(imagepulljob.Converter()), converter(nodeimage.Converter()),
+	} {
+		if err := add(mgr, registry); err != nil {
+			return nil, fmt.Errorf("registering conversion: %w", err)
+		}
+	}
+	hs.Handle("/convert", conversion.NewWebhookHandler(mgr.GetScheme(), registry))
+	return hs, nil
+}
+
+func converter[T client.Object](hub T, spoke conversion.SpokeConverter[T]) func(ctrl.Manager, conversion.Registry) error {
+	return func(mgr ctrl.Manager, registry conversion.Registry) error {
+		gvk, err := mgr.GetClient().GroupVersionKindFor(hub)
+		if err != nil {
+			return err
+		}
+		c, err := conversion.NewHubSpokeConverter(hub, spoke)(mgr.GetScheme())
+		if err != nil {
+			return err
+		}
+		return registry.RegisterConverter(gvk.GroupKind(), c)
+	}
+}
+
+// gatedOff tells which gate keeps a path of the manifests from being served, so that its
+// absence is no surprise.
+func gatedOff(set *features.Set) func(path string) string {
+	gates := map[string]features.Gate{
+		pod.MutatePath:      features.PodWebhook,
+		"/validate-pod":     features.PodWebhook,
+		"/validate-service": features.ResourcesDeletionProtection,
+		"/validate-ingress": features.ResourcesDeletionProtection,
+	}
+	return func(path string) string {
+		if g, ok := gates[path]; ok && !set.Enabled(g) {
+			return string(g)
+		}
+		return ""
+	}
+}

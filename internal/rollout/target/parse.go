@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package target
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Verb is a command as far as its targets are concerned.
+type Verb struct {
+	// Command is the command without the program, e.g. "rollout pause".
+	Command string
+	// Kinds it supports, in the order they are listed to users.
+	Kinds []*Kind
+	// Mutates: an ambiguous name is an error instead of a note.
+	Mutates bool
+	// Elsewhere says where a kind that Kinds lacks is served, by GroupKind.Kind and
+	// without the program name; may be nil.
+	Elsewhere func(*Kind) string
+}
+
+// Name is one target as typed: the kinds that its type may mean, and its name.
+type Name struct {
+	Kinds []*Kind
+	Name  string
+	// Typed is the text as the user wrote it.
+	Typed string
+}
+
+// InputError is a target that is wrong on any cluster: exit code 2.
+type InputError struct {
+	Err error
+	// Next is what to type instead, without the program name; may be empty.
+	Next string
+}
+
+func (e *InputError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *InputError) Unwrap() error { return e.Err }
+
+// Parse reads the arguments of verb: TYPE NAME…, TYPE/NAME…, or a mix of TYPE/NAME. It
+// asks no server. Every error is an *InputError.
+func Parse(verb Verb, args []string) ([]Name, error) {
+	if len(args) == 0 {
+		return nil, &InputError{
+			Err:  errors.New("name an object: TYPE/NAME or TYPE NAME"),
+			Next: verb.Command + " " + example(verb) + "/NAME",
+		}
+	}
+	if !strings.Contains(args[0], "/") {
+		return parsePair(verb, args)
+	}
+	var names []Name
+	for _, arg := range args {
+		typ, name, ok := strings.Cut(arg, "/")
+		if !ok {
+			return nil, bareWord(verb, arg)
+		}
+		n, err := parseOne(verb, typ, name, arg)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, n)
+	}
+	return names, nil
+}
+
+func parsePair(verb Verb, args []string) ([]Name, error) {
+	if len(Lookup(args[0])) == 0 && len(args) == 1 {
+		return nil, bareWord(verb, args[0])
+	}
+	if len(args) == 1 {
+		return nil, &InputError{
+			Err:  fmt.Errorf("%q names a type; the name of the object is missing", args[0]),
+			Next: verb.Command + " " + args[0] + "/NAME",
+		}
+	}
+	var names []Name
+	for _, name := range args[1:] {
+		if strings.Contains(name, "/") {
+			return nil, &InputError{Err: fmt.Errorf("use either TYPE NAME or TYPE/NAME, not both: %q after %q", name, args[0])}
+		}
+		n, err := parseOne(verb, args[0], name, args[0]+"/"+name)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, n)
+	}
+	return names, nil
+}
+
+func parseOne(verb Verb, typ, name, typed string) (Name, error) {
+	if name == "" || strings.Contains(name, "/") {
+		return Name{}, &InputError{Err: fmt.Errorf("%q is not TYPE/NAME", typed), Next: verb.Command + " " + example(verb) + "/NAME"}
+	}
+	found := Lookup(typ)
+	if len(found) == 0 {
+		return Name{}, &InputError{
+			Err:  fmt.Errorf("%q is not a type that %q knows; it works on %s", typ, verb.Command, List(verb.Kinds)),
+			Next: verb.Command + " " + example(verb) + "/" + name,
+		}
+	}
+	var fit []*Kind
+	for _, k := range found {
+		if slices.Contains(verb.Kinds, k) {
+			fit = append(fit, k)
+		}
+	}
+	if len(fit) == 0 {
+		k := found[0]
+		for _, other := range found {
+			if verb.Elsewhere != nil && verb.Elsewhere(other) != "" {
+				k = other
+			}
+		}
+		return Name{}, WrongKind(verb, k, name)
+	}
+	return Name{Kinds: found, Name: name, Typed: typed}, nil
+}
+
+// WrongKind is the error for a kind that verb does not support.
+func WrongKind(verb Verb, k *Kind, name string) error {
+	e := &InputError{Err: fmt.Errorf("%q does not work on %s; it works on %s", verb.Command, k.Spelling(), List(verb.Kinds))}
+	if verb.Elsewhere != nil {
+		if next := verb.Elsewhere(k); next != "" {
+			e.Next = next + " " + k.Singular + "/" + name
+		}
+	}
+	return e
+}
+
+func bareWord(verb Verb, word string) error {
+	if len(Lookup(word)) > 0 {
+		return &InputError{Err: fmt.Errorf("%q names a type; the name of the object is missing", word), Next: verb.Command + " " + word + "/NAME"}
+	}
+	ex := example(verb)
+	return &InputError{
+		Err:  fmt.Errorf("%q lacks a type: write TYPE/NAME or TYPE NAME", word),
+		Next: fmt.Sprintf("%s %s/%s\n%s %s %s", verb.Command, ex, word, verb.Command, ex, word),
+	}
+}
+
+func example(verb Verb) string {
+	if len(verb.Kinds) == 0 {
+		return "TYPE"
+	}
+	return verb.Kinds[0].Singular
+}
+
+// List prints kinds for a sentence: "cloneset and pod".
+func List(ks []*Kind) string {
+	var words []string
+	for _, k := range ks {
+		words = append(words, k.Singular)
+	}
+	switch len(words) {
+	case 0:
+		return "nothing"
+	case 1:
+		return words[0]
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeimage registers admission and conversion of NodeImages. The rules are in
+// internal/valid and apis (images.md 5).
+package nodeimage
+
+import (
+	"context"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/features"
+	"github.com/kruisectl/kruisectl/internal/valid"
+	"github.com/kruisectl/kruisectl/webhook/admit"
+)
+
+// Register serves admission of NodeImages under the paths that platform.md 3.5 fixes.
+func Register(hs admit.Handlers, set *features.Set, c clock.PassiveClock) {
+	rules := admit.Rules[*v1beta1.NodeImage]{
+		Kind: v1beta1.GroupVersion.WithKind("NodeImage"),
+		Versions: []admit.Version[*v1beta1.NodeImage]{
+			admit.Hub("v1beta1", func(_, ni *v1beta1.NodeImage) { v1beta1.SetDefaultsNodeImage(ni, metav1.NewTime(c.Now())) }),
+			admit.Spoke("v1alpha1", v1alpha1.NodeImageToHub, func(_, ni *v1alpha1.NodeImage) {
+				v1alpha1.SetDefaultsNodeImage(ni, metav1.NewTime(c.Now()))
+			}),
+		},
+		Gates:    []features.Gate{features.KruiseDaemon},
+		Features: set,
+		Code:     http.StatusBadRequest,
+		Validate: func(_ context.Context, r admit.Request[*v1beta1.NodeImage]) (field.ErrorList, error) {
+			return valid.NodeImage(r.New), nil
+		},
+	}
+	hs.Add(rules.Mutator(), "/mutate-apps-kruise-io-nodeimage", "/mutate-apps-kruise-io-v1alpha1-nodeimage")
+	hs.Add(rules.Validator(), "/validate-apps-kruise-io-nodeimage", "/validate-apps-kruise-io-v1alpha1-nodeimage")
+}
+
+// Converter converts NodeImages of all versions for /convert.
+func Converter() (*v1beta1.NodeImage, conversion.SpokeConverter[*v1beta1.NodeImage]) {
+	return &v1beta1.NodeImage{}, conversion.NewSpokeConverter(&v1alpha1.NodeImage{}, v1alpha1.NodeImageFromHub, v1alpha1.NodeImageToHub)
+}
