@@ -130,8 +130,9 @@ type manager struct {
 	dir    string
 	probe  string // http://host:port
 	metric string
-	hook   string // host:port
-	stop   func() error
+	hook   string       // host:port
+	stop   func() error // ends it
+	wait   func() error // waits for its own end
 }
 
 // start runs a manager with the flags of the acceptance environment and more.
@@ -166,14 +167,18 @@ func (c *cluster) start(env map[string]string, args ...string) *manager {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, o) }()
-	stopped := false
-	m.stop = func() error {
-		if stopped {
+	ended := false
+	m.wait = func() error {
+		if ended {
 			return nil
 		}
-		stopped = true
-		cancel()
+		ended = true
+		defer cancel()
 		return <-done
+	}
+	m.stop = func() error {
+		cancel()
+		return m.wait()
 	}
 	c.t.Cleanup(func() {
 		if err := m.stop(); err != nil {
