@@ -24,6 +24,11 @@ import (
 const drain = 3 * time.Second
 
 func main() {
+	// Once for the process, and before any flag is made: the list of formats freezes then.
+	if err := logsapi.RegisterLogFormat(logsapi.JSONLogFormat, logsjson.Factory{}, logsapi.LoggingBetaOptions); err != nil {
+		fmt.Fprintf(os.Stderr, "kruise-manager: registering the log format json: %v\n", err)
+		os.Exit(1)
+	}
 	os.Exit(start(os.Args[1:], os.Getenv))
 }
 
@@ -40,8 +45,8 @@ func start(args []string, getenv func(string) string) int {
 		fmt.Println(buildVersion())
 		return 0
 	}
-	if err := applyLogging(o.logging); err != nil {
-		fmt.Fprintf(os.Stderr, "kruise-manager: %v\n", err)
+	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
+		fmt.Fprintf(os.Stderr, "kruise-manager: logging flags: %v\n", err)
 		return 1
 	}
 	defer klog.Flush()
@@ -64,15 +69,4 @@ func parse(o *options, args []string) error {
 	fs := pflag.NewFlagSet("kruise-manager", pflag.ContinueOnError)
 	o.addFlags(fs)
 	return fs.Parse(args)
-}
-
-// applyLogging sets the format and level of all logs of the process.
-func applyLogging(c *logsapi.LoggingConfiguration) error {
-	if err := logsapi.RegisterLogFormat(logsapi.JSONLogFormat, logsjson.Factory{}, logsapi.LoggingBetaOptions); err != nil {
-		return fmt.Errorf("registering the log format json: %w", err)
-	}
-	if err := logsapi.ValidateAndApply(c, nil); err != nil {
-		return fmt.Errorf("logging flags: %w", err)
-	}
-	return nil
 }
