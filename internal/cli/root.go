@@ -61,7 +61,7 @@ func New(f *factory.Factory) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add("rollouts", rollout.Commands(f, nil)...)
+	add("rollouts", rollout.Commands(f, screen)...)
 	add("workloads", set.Commands(f)...)
 	add("insight", why.Commands(f)...)
 	add("images", image.Commands(f)...)

@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -17,9 +18,10 @@ import (
 	"github.com/kruisectl/kruisectl/internal/rollout/view"
 )
 
-// Screen shows a rollout on the terminal until the user leaves or ctx ends. The root
-// hands it to Commands; nil means that lines are printed instead.
-type Screen func(ctx context.Context, f *factory.Factory, source view.Source) error
+// Screen shows a rollout on the terminal until the user leaves or ctx ends, or with
+// exitOnDone until the rollout ends, and returns the last view. The root hands it to
+// Commands; nil means that lines are printed instead.
+type Screen func(ctx context.Context, f *factory.Factory, source view.Source, exitOnDone bool) (view.Rollout, error)
 
 // watchOptions is one run of `rollout watch`.
 type watchOptions struct {
@@ -82,5 +84,26 @@ func (o *watchOptions) run(ctx context.Context, args []string) error {
 		Write: apply.Options{DryRun: apply.DryRunNone, FieldManager: factory.FieldManager},
 	})
 	defer live.Close()
-	return o.screen(ctx, f, live)
+	if o.status.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.status.timeout)
+		defer cancel()
+	}
+	last, err := o.screen(ctx, f, live, o.exitOnDone)
+	if err != nil || !o.exitOnDone {
+		return err
+	}
+	return o.finish(ctx, last)
+}
+
+// finish says on the ordinary screen how the rollout ended, and exits as status would.
+func (o *watchOptions) finish(ctx context.Context, last view.Rollout) error {
+	code, ends := o.status.question().ExitCode(last.Result.Verdict)
+	if !ends && ctx.Err() != nil {
+		code = out.CodeTimeout
+	}
+	if _, err := fmt.Fprintf(o.status.f.Out, "%s: %s\n", last.Object.Result, last.Result.Message); err != nil {
+		return err
+	}
+	return out.Silent(code)
 }

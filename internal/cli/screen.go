@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/kruisectl/kruisectl/internal/cli/factory"
+	"github.com/kruisectl/kruisectl/internal/rollout/view"
+	"github.com/kruisectl/kruisectl/internal/tui"
+)
+
+// screen shows a rollout full-screen. It is called on a terminal only.
+func screen(ctx context.Context, f *factory.Factory, source view.Source, exitOnDone bool) (view.Rollout, error) {
+	t := f.OutTerminal()
+	return tui.Run(ctx, source, tui.Options{Theme: tui.NewTheme(t.ASCII, t.Color), ExitOnDone: exitOnDone}, f.In, f.Out)
+}
