@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,11 +78,13 @@ func TestLeadership(t *testing.T) {
 
 func TestReleaseOfTheLease(t *testing.T) {
 	c := newCluster(t)
+	leaks := goleak.IgnoreCurrent()
 	m := c.start(map[string]string{"WEBHOOK_HOST": "", "WEBHOOK_CERT_WRITER": ""}, append(short, "--leader-election-release-on-exit")...)
 	c.eventually("it leads", func(context.Context) error { return metric(m, "kruise_manager_is_leader 1") })
 	if err := m.stop(); err != nil {
 		t.Fatal(err)
 	}
+	goleak.VerifyNone(t, leaks)
 	if got, err := holder(t.Context(), c.client); err != nil || got != "" {
 		t.Errorf("holder after the end %q, %v", got, err)
 	}

@@ -17,6 +17,8 @@ import (
 	logsjson "k8s.io/component-base/logs/json"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kruisectl/kruisectl/internal/version"
 )
 
 // drain is how long webhooks are served after the signal to stop: until the API server has
@@ -42,7 +44,7 @@ func start(args []string, getenv func(string) string) int {
 		return 2
 	}
 	if o.printVersion {
-		fmt.Println(buildVersion())
+		fmt.Fprintln(os.Stdout, version.Get().Version)
 		return 0
 	}
 	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {

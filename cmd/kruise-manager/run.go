@@ -32,6 +32,7 @@ import (
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/internal/protection"
+	"github.com/kruisectl/kruisectl/internal/version"
 	"github.com/kruisectl/kruisectl/webhook/server"
 )
 
@@ -251,7 +252,7 @@ func logFeatures(logger klog.Logger, set *features.Set) {
 			on = append(on, string(st.Name))
 		}
 	}
-	logger.Info("Starting", "version", buildVersion(), "featureGates", on, "pid", os.Getpid())
+	logger.Info("Starting", "version", version.Get().Version, "featureGates", on, "pid", os.Getpid())
 	for _, w := range set.Warnings() {
 		logger.Info("Warning: " + w)
 	}

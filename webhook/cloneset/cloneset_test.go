@@ -164,6 +164,18 @@ func TestPodsToDelete(t *testing.T) {
 	}
 }
 
+func TestRulesSeeDefaults(t *testing.T) {
+	for _, gates := range []string{"", "TemplateNoDefaults=true"} {
+		hs := handlers(t, gates, nil)
+		if resp := ask(t, hs, validate, "v1beta1", "CREATE", "", undefaulted); !resp.Allowed {
+			t.Errorf("%q: an object without defaults is refused: %v", gates, resp.Result)
+		}
+		if resp := ask(t, hs, validate, "v1alpha1", "UPDATE", undefaulted, strings.Replace(undefaulted, "busybox:1.36", "busybox:1.37", 1)); !resp.Allowed {
+			t.Errorf("%q: an update of an object without defaults is refused: %v", gates, resp.Result)
+		}
+	}
+}
+
 func TestDeleteProtection(t *testing.T) {
 	protected := func(value, replicas string) string {
 		return `{"metadata":{"name":"web","namespace":"shop","labels":{"policy.kruise.io/delete-protection":"` + value + `"}},"spec":{"replicas":` + replicas + `}}`
