@@ -194,6 +194,7 @@ func newManager(o *options, cfg *rest.Config, settings server.Settings) (ctrl.Ma
 		Scheme:                        scheme,
 		Logger:                        klog.Background(),
 		Cache:                         caches,
+		NewClient:                     newClient(o.deepCopyLists),
 		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddr},
 		HealthProbeBindAddress:        o.probeAddr,
 		LeaderElection:                o.leaderElection,
