@@ -75,6 +75,9 @@ func Execute(ctx context.Context, f *factory.Factory, args []string) (code int) 
 
 // asUsage marks the errors that cobra makes by itself.
 func asUsage(cmd *cobra.Command, err error) error {
+	if out.IsUsage(err) {
+		return err
+	}
 	text := err.Error()
 	for _, p := range []string{"unknown command", "required flag(s)", "accepts ", "requires at least", "if any flags in the group", "at least one of the flags"} {
 		if strings.HasPrefix(text, p) {

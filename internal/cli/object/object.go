@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -91,7 +92,7 @@ func Names(f *factory.Factory, verb target.Verb, args []string, files *Files) ([
 func Resolve(ctx context.Context, f *factory.Factory, verb target.Verb, names []target.Name) ([]target.Object, error) {
 	c, err := f.Client()
 	if err != nil {
-		return nil, &out.Failure{Doing: verb.Command, Cause: err}
+		return nil, &out.Failure{Doing: Phrase(verb.Command) + " it", Cause: err}
 	}
 	ns, err := f.Namespace()
 	if err != nil {
@@ -125,7 +126,7 @@ func ResolveError(f *factory.Factory, verb target.Verb, n target.Name, ns string
 	if kind.ClusterScoped {
 		where = kind.Singular + " " + n.Name
 	}
-	fail := &out.Failure{Doing: verb.Command + " " + where, Cause: err, Object: target.Short(kind, n.Name)}
+	fail := &out.Failure{Doing: Phrase(verb.Command) + " " + where, Cause: err, Object: target.Short(kind, n.Name)}
 	switch {
 	case apierrors.IsNotFound(err) && len(n.Kinds) == 1:
 		fail.Why, fail.Next = "not found", "kubectl get "+kind.Spelling()+" -n "+ns
@@ -152,25 +153,7 @@ func asUsage(f *factory.Factory, err error) error {
 	if !errors.As(err, &input) {
 		return err
 	}
-	return out.UsageNext(WithProgram(f, input.Next), input.Err)
-}
-
-// WithProgram puts the program's name in front of every line.
-func WithProgram(f *factory.Factory, lines string) string {
-	if lines == "" {
-		return ""
-	}
-	var b []byte
-	start := true
-	for i := range len(lines) {
-		if start {
-			b = append(b, f.Name()+" "...)
-			start = false
-		}
-		b = append(b, lines[i])
-		start = lines[i] == '\n'
-	}
-	return string(b)
+	return out.UsageNext(Next(f, input.Next), input.Err)
 }
 
 // Workloads resolves and finds the row of each object.
@@ -183,7 +166,7 @@ func Workloads(ctx context.Context, f *factory.Factory, verb target.Verb, names 
 	for _, o := range objects {
 		w, err := adapter.Wrap(o)
 		if err != nil {
-			return nil, &out.Failure{Doing: verb.Command + " " + o.Title(), Cause: err, Object: o.Short()}
+			return nil, &out.Failure{Doing: Phrase(verb.Command) + " " + o.Title(), Cause: err, Object: o.Short()}
 		}
 		list = append(list, w)
 	}
@@ -246,7 +229,7 @@ func (o *Write) Guard(f *factory.Factory, verb string, w target.Object, template
 	if owners.Instead != "" {
 		next = "change " + owners.Instead + " instead, or " + next
 	}
-	return &out.Failure{Doing: verb + " " + w.Title(), Cause: errors.New(owners.Refusal), Next: next, Object: w.Short()}
+	return &out.Failure{Doing: Phrase(verb) + " " + w.Title(), Cause: errors.New(owners.Refusal), Next: next, Object: w.Short()}
 }
 
 // Done writes the result of one object: the line "<resource>/<name> <sentence>", the name,
@@ -291,15 +274,34 @@ func Client(f *factory.Factory, doing string) (client.WithWatch, error) {
 // commands are the first words of this tool's commands that findings point to.
 var commands = []string{"rollout ", "why ", "status", "image ", "set ", "inplace "}
 
-// Next puts the program's name in front of a next step that is one of its commands;
+// Next puts the program's name in front of each line that is one of its commands;
 // anything else is a sentence or another program's command and stays.
 func Next(f *factory.Factory, next string) string {
-	for _, c := range commands {
-		if next == c || len(next) > len(c) && next[:len(c)] == c {
-			return f.Name() + " " + next
+	lines := strings.Split(next, "\n")
+	for i, l := range lines {
+		for _, c := range commands {
+			if l == strings.TrimSpace(c) || strings.HasPrefix(l, c) && strings.HasSuffix(c, " ") {
+				lines[i] = f.Name() + " " + l
+			}
 		}
 	}
-	return next
+	return strings.Join(lines, "\n")
+}
+
+// phrases complete "cannot …" for commands whose words do not.
+var phrases = map[string]string{
+	"rollout status": "follow the rollout of", "rollout watch": "follow the rollout of", "rollout history": "list the revisions of",
+	"rollout undo": "undo", "rollout pause": "pause", "rollout resume": "resume", "rollout restart": "restart",
+	"rollout partition": "set the partition of", "partition": "set the partition of", "rollout preview": "preview",
+	"set image": "set the image of", "why": "explain", "inplace status": "explain", "image status": "show", "image wait": "wait for",
+}
+
+// Phrase completes "cannot …" for a command.
+func Phrase(command string) string {
+	if p, ok := phrases[command]; ok {
+		return p
+	}
+	return command
 }
 
 // Failure gives an error about one object its three parts; errors that have them stay.
@@ -311,7 +313,7 @@ func Failure(f *factory.Factory, verb string, o target.Object, err error, next s
 	if errors.Is(err, apply.ErrNotStored) && next == "" {
 		next = "why " + o.Short()
 	}
-	return &out.Failure{Doing: verb + " " + o.Title(), Cause: err, Next: Next(f, next), Object: o.Short()}
+	return &out.Failure{Doing: Phrase(verb) + " " + o.Title(), Cause: err, Next: Next(f, next), Object: o.Short()}
 }
 
 // Each runs do for every named object and folds the errors: those of all but the last

@@ -117,7 +117,7 @@ func (f Format) People() bool { return f.Name == "" || f.Name == "wide" }
 // Write prints v as f asks. v is encoded through JSON, so any type with JSON tags will do.
 // Formats for people are the caller's business.
 func (f Format) Write(w io.Writer, v any) error {
-	data, err := json.Marshal(v)
+	data, err := encode(v)
 	if err != nil {
 		return fmt.Errorf("encoding the result: %w", err)
 	}
@@ -127,10 +127,9 @@ func (f Format) Write(w io.Writer, v any) error {
 		if err := json.Indent(&b, data, "", "    "); err != nil {
 			return fmt.Errorf("encoding the result: %w", err)
 		}
-		b.WriteByte('\n')
 		_, err = w.Write(b.Bytes())
 	case "jsonl":
-		_, err = w.Write(append(data, '\n'))
+		_, err = w.Write(data)
 	case "yaml":
 		var y []byte
 		if y, err = yaml.JSONToYAML(data); err == nil {
@@ -147,6 +146,17 @@ func (f Format) Write(w io.Writer, v any) error {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
+}
+
+// encode is JSON on one line, with the characters < and > as they are.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 func (f Format) template(w io.Writer, v any) error {

@@ -7,7 +7,6 @@ package rollout
 
 import (
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
@@ -39,22 +38,26 @@ func verb(command string, mutates bool, kinds []*target.Kind) target.Verb {
 
 // elsewhere names the command that serves a kind which has no rollout here.
 func elsewhere(command string) func(*target.Kind) string {
-	kubectl := map[string]bool{
-		"rollout status": true, "rollout history": true, "rollout undo": true, "rollout restart": true, "rollout pause": true, "rollout resume": true,
-	}
 	return func(k *target.Kind) string {
-		apps := k.GroupKind == schema.GroupKind{Group: "apps", Kind: "Deployment"} ||
-			k.GroupKind == schema.GroupKind{Group: "apps", Kind: "StatefulSet"} ||
-			k.GroupKind == schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
-		if apps && kubectl[command] {
+		if k.Group != "apps" {
+			return ""
+		}
+		switch command {
+		case "rollout status", "rollout history", "rollout undo", "rollout restart":
 			return "kubectl " + command
+		case "rollout watch":
+			return "kubectl rollout status"
+		case "rollout pause", "rollout resume":
+			if k.Kind == "Deployment" {
+				return "kubectl " + command
+			}
 		}
 		return ""
 	}
 }
 
 // doing is the "cannot …" part of an error about one object.
-func doing(verb string, o target.Object) string { return verb + " " + o.Title() }
+func doing(verb string, o target.Object) string { return object.Phrase(verb) + " " + o.Title() }
 
 // failure and each are shorthands.
 var (

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -221,15 +222,26 @@ func effect(s diagnose.Snapshot, to adapter.Revision) string {
 			containers[n] = true
 		}
 	}
-	switch {
-	case inPlace+recreate == 0:
+	if inPlace+recreate == 0 {
 		return ""
-	case recreate == 0:
-		return fmt.Sprintf("in place: %s of %s restart", listed(slices.Sorted(maps.Keys(containers)), 5), out.Plural(inPlace, "pod"))
-	case inPlace == 0:
-		return fmt.Sprintf("recreate: %s", out.Plural(recreate, "pod"))
 	}
-	return fmt.Sprintf("in place: %s, recreate: %s", out.Plural(inPlace, "pod"), out.Plural(recreate, "pod"))
+	var parts []string
+	if inPlace > 0 {
+		names := slices.Sorted(maps.Keys(containers))
+		verb := "restart"
+		if len(names) == 1 {
+			verb = "restarts"
+		}
+		part := fmt.Sprintf("in place: %s %s in %s", out.Plural(len(names), "container"), verb, out.Plural(inPlace, "pod"))
+		if len(names) > 0 {
+			part += " (" + listed(names, 5) + ")"
+		}
+		parts = append(parts, part)
+	}
+	if recreate > 0 {
+		parts = append(parts, "recreate: "+out.Plural(recreate, "pod"))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // restarted lists the containers that an in-place update restarts, sorted.

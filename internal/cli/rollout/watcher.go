@@ -87,9 +87,11 @@ func (w *watcher) follow(ctx context.Context) end {
 		}
 		firstLook := w.rows == nil
 		w.judge(s, &r)
-		w.show(r)
-		w.last = r
 		code, ends := w.o.question().ExitCode(r.Result.Verdict)
+		if !firstLook || !ends || w.format.Name == "jsonl" {
+			w.show(r) // otherwise the final line says all of it
+		}
+		w.last = r
 		if !ends {
 			w.pending = ""
 			w.hint(ctx, live, r)
@@ -208,6 +210,9 @@ func (w *watcher) show(r view.Rollout) {
 		w.event(r)
 	}
 	text := w.prefix() + progressText(w.w, r, w.rows == nil)
+	if w.rows == nil && w.many {
+		text = progressText(w.w, r, true) // it names the object
+	}
 	changed := changedPods(w.rows, r.Pods)
 	if text != w.lastText && w.format.Name != "jsonl" {
 		w.lastText = text
@@ -243,7 +248,7 @@ func progressText(w adapter.Workload, r view.Rollout, introduce bool) string {
 		head += fmt.Sprintf(" rev %d (%s)", f.RevisionNumber, f.UpdateRevision)
 	}
 	tail := ""
-	if f.Partition.Keep > 0 {
+	if f.Partition.Keep > 0 && !r.Result.Verdict.Final() {
 		tail += fmt.Sprintf(", partition %s keeps %d", f.Partition.Raw, f.Partition.Keep)
 	}
 	if r.Result.Verdict == verdict.Progressing {

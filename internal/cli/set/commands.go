@@ -112,12 +112,12 @@ func (o *imageOptions) run(ctx context.Context, args []string) error {
 }
 
 func (o *imageOptions) one(ctx context.Context, w adapter.Workload, images []apply.Image, opts apply.Options, format out.Format) error {
-	if err := o.write.Guard(o.f, "set image of", w.Object, true); err != nil {
+	if err := o.write.Guard(o.f, "set image", w.Object, true); err != nil {
 		return err
 	}
 	changes, err := apply.Images(w, images)
 	if err != nil {
-		return object.Failure(o.f, "set image of", w.Object, err, "")
+		return object.Failure(o.f, "set image", w.Object, err, "")
 	}
 	for _, im := range images {
 		if strings.HasSuffix(im.Image, ":latest") {
@@ -130,7 +130,7 @@ func (o *imageOptions) one(ctx context.Context, w adapter.Workload, images []app
 	}
 	res, err := apply.Patch(ctx, c, w, opts, apply.SetImages(images, o.write.Reason), nil)
 	if err != nil {
-		return object.Failure(o.f, "set image of", w.Object, err, "")
+		return object.Failure(o.f, "set image", w.Object, err, "")
 	}
 	sentence := "image updated"
 	if !res.Changed {

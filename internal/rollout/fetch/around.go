@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,7 +47,7 @@ func (r *reader) nodes() {
 			if err := r.c.Get(r.ctx, client.ObjectKey{Name: name}, node); err == nil {
 				r.s.Nodes[name] = node
 			} else {
-				hiddenNodes = r.hidden(err, "nodes")
+				hiddenNodes = r.unreadable(err, "nodes")
 			}
 		}
 		if !hiddenImages {
@@ -54,13 +55,18 @@ func (r *reader) nodes() {
 			if err := r.c.Get(r.ctx, client.ObjectKey{Name: name}, ni); err == nil {
 				r.s.NodeImages[name] = ni
 			} else {
-				hiddenImages = r.hidden(err, "nodeimages")
+				hiddenImages = r.unreadable(err, "nodeimages")
 			}
 		}
 	}
 	r.daemons()
 	r.manager()
 	r.jobs()
+}
+
+// unreadable is hidden for a single object, which may as well not exist.
+func (r *reader) unreadable(err error, what string) bool {
+	return !apierrors.IsNotFound(err) && r.hidden(err, what)
 }
 
 // gates reads the feature gates of the running manager from its command line. Without

@@ -138,10 +138,19 @@ func Of(s diagnose.Snapshot, after adapter.Workload, localDefaults bool, now tim
 		Policy: string(cloneset.Policy(next)), Update: found.Update.Name, Current: found.Current.Name,
 		New: found.Action == revision.ActionCreate,
 	}
-	cmp := inplace.Compare(was.Update, found.Update, snap.EngineOptions())
-	f.Changes = changes(live, next, cmp)
+	// What the template changes from; when it does not change, what the Pods change from.
+	from, same := was.Update, was.Update.Name == found.Update.Name
+	if same {
+		from = found.Current
+	}
+	cmp := inplace.Compare(from, found.Update, snap.EngineOptions())
+	old, err := revision.Template(from)
+	if err != nil {
+		return Forecast{}, fmt.Errorf("reading revision %s: %w", from.Name, err)
+	}
+	f.Changes = changes(old, &next.Spec.Template, cmp)
 	f.rows(snap, cloneset.Preview(snap, now))
-	f.judge(next, cmp, was.Update.Name == found.Update.Name)
+	f.judge(next, cmp, same)
 	return f, nil
 }
 
@@ -173,7 +182,7 @@ func (f *Forecast) rows(snap cloneset.Snapshot, pods []cloneset.PodPreview) {
 		if row.Fields == nil {
 			row.Fields = []inplace.Reason{}
 		}
-		if row.Why == "" && p.Action != cloneset.PodInPlace {
+		if row.Why == "" && p.Action != cloneset.PodInPlace || p.Action == cloneset.PodBlocked {
 			row.Why = reasons(p.Reasons)
 		}
 		if row.Why == "" && p.Way == cloneset.PodRecreate {
@@ -231,7 +240,7 @@ func (f *Forecast) judge(set *v1beta1.CloneSet, cmp inplace.Comparison, same boo
 	switch {
 	case n[string(cloneset.PodBlocked)] > 0:
 		f.Verdict = Refused
-		f.Message = fmt.Sprintf("podUpdatePolicy InPlaceOnly forbids recreation, which %s needs", first)
+		f.Message = "podUpdatePolicy InPlaceOnly forbids recreation, and it is needed for " + f.firstPath(cmp)
 	case n[string(cloneset.PodRecreate)] > 0:
 		f.Verdict = Recreate
 		f.Message = fmt.Sprintf("%s deleted and replaced: %s", areOf(n[string(cloneset.PodRecreate)]), first)
@@ -239,7 +248,7 @@ func (f *Forecast) judge(set *v1beta1.CloneSet, cmp inplace.Comparison, same boo
 			f.Message += fmt.Sprintf("; %s updated in place", areOf(k))
 		}
 	case n[string(cloneset.PodInPlace)] > 0:
-		f.judgeInPlace(n[string(cloneset.PodInPlace)], cmp, same)
+		f.judgeInPlace(n[string(cloneset.PodInPlace)], cmp)
 	default:
 		f.Verdict, f.Message = NoChange, "every pod is at this template"
 		if len(f.Pods) == 0 {
@@ -250,10 +259,10 @@ func (f *Forecast) judge(set *v1beta1.CloneSet, cmp inplace.Comparison, same boo
 	f.pace(set)
 }
 
-func (f *Forecast) judgeInPlace(pods int, cmp inplace.Comparison, same bool) {
+func (f *Forecast) judgeInPlace(pods int, cmp inplace.Comparison) {
 	f.Verdict = InPlace
 	var names []string
-	if cmp.InPlace != nil && !same {
+	if cmp.InPlace != nil {
 		names = restarts(cmp.InPlace)
 		if len(names)+len(cmp.InPlace.ContainerResources) == 0 {
 			f.Verdict = MetadataOnly
@@ -271,6 +280,16 @@ func (f *Forecast) judgeInPlace(pods int, cmp inplace.Comparison, same bool) {
 	}
 }
 
+// firstPath is the first field that forces recreation.
+func (f *Forecast) firstPath(cmp inplace.Comparison) string {
+	for _, r := range cmp.Recreate {
+		if r.Path != "" {
+			return r.Path
+		}
+	}
+	return f.firstReason(cmp)
+}
+
 func (f *Forecast) firstReason(cmp inplace.Comparison) string {
 	if len(cmp.Recreate) > 0 {
 		return cmp.Recreate[0].String()
@@ -283,8 +302,21 @@ func (f *Forecast) firstReason(cmp inplace.Comparison) string {
 	return "podUpdatePolicy is " + f.Policy
 }
 
+// firstHeld is why the first kept Pod that is to be updated waits.
+func (f *Forecast) firstHeld() string {
+	for _, r := range f.Pods {
+		if r.Way != "" && r.Why != "" {
+			return r.Why
+		}
+	}
+	return "nothing is to be updated"
+}
+
 // pace says how many Pods change at a time and what holds the rest.
 func (f *Forecast) pace(set *v1beta1.CloneSet) {
+	if f.Verdict == Refused {
+		return
+	}
 	if cloneset.OnDelete(set) {
 		f.Batches = "none: the update strategy is OnDelete, a pod changes when it is deleted"
 		return
@@ -302,6 +334,9 @@ func (f *Forecast) pace(set *v1beta1.CloneSet) {
 	f.Batches = fmt.Sprintf("%d, up to %d at a time (maxUnavailable %s), partition %s", f.LastBatch, max(1, l.MaxUnavailable), raw, part)
 	if l.Partition > 0 {
 		f.Batches += fmt.Sprintf(" keeps %d", l.Partition)
+	}
+	if f.LastBatch == 0 {
+		f.Batches = "none now: " + f.firstHeld()
 	}
 	if cloneset.Paused(set) {
 		f.Batches = "none: it is paused"
@@ -334,7 +369,7 @@ func restarts(u *inplace.UpdateSpec) []string {
 }
 
 // changes lists what differs between the templates, each with what it does to a Pod.
-func changes(live, next *v1beta1.CloneSet, cmp inplace.Comparison) []Change {
+func changes(was, now *corev1.PodTemplateSpec, cmp inplace.Comparison) []Change {
 	list := []Change{}
 	reads := map[string][]string{}
 	if cmp.InPlace != nil {
@@ -347,7 +382,6 @@ func changes(live, next *v1beta1.CloneSet, cmp inplace.Comparison) []Change {
 			}
 		}
 	}
-	was, now := live.Spec.Template, next.Spec.Template
 	for _, c := range now.Spec.Containers {
 		for _, o := range was.Spec.Containers {
 			if o.Name == c.Name && o.Image != c.Image {

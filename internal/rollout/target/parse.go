@@ -111,7 +111,13 @@ func parseOne(verb Verb, typ, name, typed string) (Name, error) {
 		}
 	}
 	if len(fit) == 0 {
-		return Name{}, WrongKind(verb, found[0], name)
+		k := found[0]
+		for _, other := range found {
+			if verb.Elsewhere != nil && verb.Elsewhere(other) != "" {
+				k = other
+			}
+		}
+		return Name{}, WrongKind(verb, k, name)
 	}
 	return Name{Kinds: found, Name: name, Typed: typed}, nil
 }
