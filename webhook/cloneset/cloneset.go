@@ -144,7 +144,7 @@ func (o Options) delete(ctx context.Context, r admit.Request[*v1beta1.CloneSet])
 	}
 	denial := valid.CloneSetDelete(r.Old)
 	if denial != nil {
-		if err := o.Denials.WorkloadDeletion("CloneSet", r.Old.Namespace, r.Old.Name, r.User); err != nil {
+		if err := o.Denials.Deletion("CloneSet", r.Old.Namespace, r.Old.Name, r.User); err != nil {
 			log.FromContext(ctx).Error(err, "A denied deletion is missing in the protection log")
 		}
 	}
