@@ -56,9 +56,9 @@ func mustRun(t *testing.T, c *Cluster, m *Manifests, previous *Inventory, o RunO
 	return res
 }
 
-func mustGet(t *testing.T, c *Cluster, o *unstructured.Unstructured) *unstructured.Unstructured {
+func mustGet(ctx context.Context, t *testing.T, c *Cluster, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
-	live, err := c.live(t.Context(), o)
+	live, err := c.live(ctx, o)
 	require.NoError(t, err)
 	require.NotNil(t, live, Name(o))
 	return live
@@ -69,7 +69,7 @@ func resourceVersions(t *testing.T, c *Cluster, m *Manifests) map[string]string 
 	t.Helper()
 	versions := map[string]string{}
 	for _, o := range m.Objects {
-		versions[Name(o)] = mustGet(t, c, o).GetResourceVersion()
+		versions[Name(o)] = mustGet(t.Context(), t, c, o).GetResourceVersion()
 	}
 	return versions
 }
@@ -128,11 +128,11 @@ func TestThreeWaysGiveTheSameObjects(t *testing.T) {
 	kubectl(t, builtCfg, "", "apply", "-k", "../../manifests/overlays/default")
 
 	for _, o := range m.Objects {
-		want := comparable(mustGet(t, installed, o))
-		if diff := cmp.Diff(want, comparable(mustGet(t, rendered, o))); diff != "" {
+		want := comparable(mustGet(t.Context(), t, installed, o))
+		if diff := cmp.Diff(want, comparable(mustGet(t.Context(), t, rendered, o))); diff != "" {
 			t.Errorf("%s of manifest render differs (-install +apply):\n%s", Name(o), diff)
 		}
-		if diff := cmp.Diff(want, comparable(mustGet(t, built, o))); diff != "" {
+		if diff := cmp.Diff(want, comparable(mustGet(t.Context(), t, built, o))); diff != "" {
 			t.Errorf("%s of kubectl apply -k differs (-install +apply):\n%s", Name(o), diff)
 		}
 	}
@@ -207,7 +207,7 @@ func TestRunKeepsWhatTheManagerFills(t *testing.T) {
 	mustRun(t, c, m, nil, RunOptions{})
 
 	bundle := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIBdzCCAR2gAwIBAgIBADAKBggqhkjOPQQDAjAAMB4XDTI2MDEwMTAwMDAwMFoX\n-----END CERTIFICATE-----\n"))
-	cfg := mustGet(t, c, named(gvkMutating, mutatingName))
+	cfg := mustGet(t.Context(), t, c, named(gvkMutating, mutatingName))
 	hooks, _, _ := unstructured.NestedSlice(cfg.Object, "webhooks")
 	for _, h := range hooks {
 		require.NoError(t, unstructured.SetNestedField(h.(map[string]any), bundle, "clientConfig", "caBundle"))
@@ -215,7 +215,7 @@ func TestRunKeepsWhatTheManagerFills(t *testing.T) {
 	require.NoError(t, unstructured.SetNestedSlice(cfg.Object, hooks, "webhooks"))
 	cfg.SetAnnotations(map[string]string{annotationTemplate: "[the manager's copy]"})
 	require.NoError(t, c.Client.Update(ctx, cfg, client.FieldOwner("kruise-manager")))
-	secret := mustGet(t, c, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
+	secret := mustGet(t.Context(), t, c, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
 		"metadata": map[string]any{"name": webhookSecret, "namespace": DefaultNamespace}}})
 	require.NoError(t, unstructured.SetNestedField(secret.Object, "eA==", "data", "ca-key.pem"))
 	require.NoError(t, c.Client.Update(ctx, secret, client.FieldOwner("kruise-manager")))
@@ -223,15 +223,15 @@ func TestRunKeepsWhatTheManagerFills(t *testing.T) {
 	inv, err := c.ReadInventory(ctx, DefaultNamespace)
 	require.NoError(t, err)
 	t.Run("a repeated apply leaves the configuration alone", func(t *testing.T) {
-		before := mustGet(t, c, cfg)
+		before := mustGet(t.Context(), t, c, cfg)
 		require.Empty(t, diffText(Drift(before, find(m, cfg))))
 		mustRun(t, c, m, inv, RunOptions{})
-		require.Empty(t, cmp.Diff(before.Object, mustGet(t, c, cfg).Object))
+		require.Empty(t, cmp.Diff(before.Object, mustGet(t.Context(), t, c, cfg).Object))
 	})
 	t.Run("a change keeps the bundle and empties the template", func(t *testing.T) {
 		changed := render(t, defaults(t, ProfileDefault, "webhookConfiguration.timeoutSeconds=7"))
 		mustRun(t, c, changed, inv, RunOptions{})
-		live := mustGet(t, c, cfg)
+		live := mustGet(t.Context(), t, c, cfg)
 		require.Equal(t, "", live.GetAnnotations()[annotationTemplate])
 		hooks, _, _ := unstructured.NestedSlice(live.Object, "webhooks")
 		for _, h := range hooks {
@@ -241,7 +241,7 @@ func TestRunKeepsWhatTheManagerFills(t *testing.T) {
 		}
 	})
 	t.Run("Secret data stays", func(t *testing.T) {
-		data, _, _ := unstructured.NestedStringMap(mustGet(t, c, secret).Object, "data")
+		data, _, _ := unstructured.NestedStringMap(mustGet(t.Context(), t, c, secret).Object, "data")
 		require.Equal(t, map[string]string{"ca-key.pem": "eA=="}, data)
 	})
 }
@@ -278,7 +278,7 @@ func TestRunSaysWhoOwnsAField(t *testing.T) {
 	c, _ := newCluster(t)
 	m := render(t, defaults(t, ProfileDefault))
 	mustRun(t, c, m, nil, RunOptions{})
-	manager := mustGet(t, c, managerRef())
+	manager := mustGet(t.Context(), t, c, managerRef())
 	require.NoError(t, c.Client.Patch(ctx, manager, mergePatch(`{"spec":{"replicas":5}}`), client.FieldOwner("somebody")))
 
 	_, err := c.Run(ctx, m, nil, RunOptions{ApplyOptions: ApplyOptions{DryRun: DryRunNone}}, Progress{})
@@ -286,10 +286,10 @@ func TestRunSaysWhoOwnsAField(t *testing.T) {
 	require.True(t, errors.As(err, &conflict), "%v", err)
 	require.Equal(t, []FieldConflict{{"spec.replicas", "somebody"}}, conflict.Fields)
 
-	live := mustGet(t, c, managerRef())
+	live := mustGet(t.Context(), t, c, managerRef())
 	require.Equal(t, []string{"spec.replicas: 5 → 2"}, diffText(Drift(live, find(m, managerRef()))))
 	mustRun(t, c, m, nil, RunOptions{ApplyOptions: ApplyOptions{ForceConflicts: true}})
-	require.Empty(t, Drift(mustGet(t, c, managerRef()), find(m, managerRef())))
+	require.Empty(t, Drift(mustGet(t.Context(), t, c, managerRef()), find(m, managerRef())))
 }
 
 func diffText(diffs []FieldDiff) []string {
@@ -336,7 +336,7 @@ func TestRunTimesOutWithWhatIsMissing(t *testing.T) {
 	var timeout *TimeoutError
 	require.True(t, errors.As(err, &timeout), "%v", err)
 	require.Equal(t, "manager 0/2 (no Pod exists)", timeout.Missing[0])
-	hooks, _, _ := unstructured.NestedSlice(mustGet(t, c, named(gvkMutating, mutatingName)).Object, "webhooks")
+	hooks, _, _ := unstructured.NestedSlice(mustGet(t.Context(), t, c, named(gvkMutating, mutatingName)).Object, "webhooks")
 	require.Equal(t, "Ignore", hooks[0].(map[string]any)["failurePolicy"], "webhooks fail open while no manager is ready")
 }
 
@@ -358,7 +358,7 @@ func TestLostVersionIsRefused(t *testing.T) {
 	c, _ := newCluster(t)
 	m := render(t, defaults(t, ProfileDefault))
 	mustRun(t, c, m, nil, RunOptions{})
-	crd := mustGet(t, c, named(gvkCRD, "clonesets.apps.kruise.io"))
+	crd := mustGet(t.Context(), t, c, named(gvkCRD, "clonesets.apps.kruise.io"))
 	require.NoError(t, unstructured.SetNestedStringSlice(crd.Object, []string{"v1alpha0", "v1beta1"}, "status", "storedVersions"))
 	require.NoError(t, c.Client.Status().Update(ctx, crd))
 	changed := render(t, defaults(t, ProfileDefault))
@@ -376,7 +376,7 @@ func TestAdoptTakesObjectsFromHelm(t *testing.T) {
 	// As a chart would have left it.
 	for _, o := range m.Objects {
 		patch := mergePatch(`{"metadata":{"annotations":{"meta.helm.sh/release-name":"kruise","meta.helm.sh/release-namespace":"default"},"labels":{"app.kubernetes.io/managed-by":"Helm"},"managedFields":[{}]}}`)
-		require.NoError(t, c.Client.Patch(ctx, mustGet(t, c, o), patch, client.FieldOwner("helm")))
+		require.NoError(t, c.Client.Patch(ctx, mustGet(t.Context(), t, c, o), patch, client.FieldOwner("helm")))
 	}
 	for _, name := range []string{InventoryName} {
 		cm := named(gvkConfigMap, name)
@@ -390,7 +390,7 @@ func TestAdoptTakesObjectsFromHelm(t *testing.T) {
 
 	mustRun(t, c, m, nil, RunOptions{ApplyOptions: ApplyOptions{Adopt: true}})
 	for _, o := range m.Objects {
-		live := mustGet(t, c, o)
+		live := mustGet(t.Context(), t, c, o)
 		require.NotContains(t, live.GetAnnotations(), annotationHelmRelease, Name(o))
 		require.Equal(t, FieldManager, live.GetLabels()[labelManagedBy], Name(o))
 	}
@@ -412,6 +412,8 @@ func TestUninstall(t *testing.T) {
 		"metadata": map[string]any{"name": "pull", "namespace": "default", "finalizers": []any{"apps.kruise.io/fake-finalizer", "example.com/mine"}},
 		"spec":     map[string]any{"image": "nginx", "completionPolicy": map[string]any{"type": "Always"}}}}
 	require.NoError(t, c.Client.Create(ctx, job))
+	image := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": map[string]any{"name": "node-a"}}}
+	require.NoError(t, c.Client.Create(ctx, image), "one of the objects that a manager makes again at once")
 	existing, err := c.Detect(ctx, DefaultNamespace)
 	require.NoError(t, err)
 
@@ -449,8 +451,8 @@ func TestUninstall(t *testing.T) {
 				require.True(t, live == nil || live.GetDeletionTimestamp() != nil, Name(obj))
 			}
 		}
-		mustGet(t, c, web)
-		require.Equal(t, []string{"example.com/mine"}, mustGet(t, c, job).GetFinalizers(), "only the product's finalizers go")
+		mustGet(t.Context(), t, c, web)
+		require.Equal(t, []string{"example.com/mine"}, mustGet(t.Context(), t, c, job).GetFinalizers(), "only the product's finalizers go")
 	})
 	t.Run("a second run finds nothing", func(t *testing.T) {
 		existing, err := c.Detect(ctx, DefaultNamespace)
@@ -464,7 +466,7 @@ func TestUninstall(t *testing.T) {
 		r, err := c.PlanUninstall(ctx, Existing{Namespace: DefaultNamespace}, o)
 		require.NoError(t, err)
 		require.ErrorContains(t, c.Uninstall(ctx, r, o, Progress{}), "ImagePullJob/default/pull (finalizers example.com/mine)")
-		live := mustGet(t, c, job)
+		live := mustGet(t.Context(), t, c, job)
 		live.SetFinalizers(nil)
 		require.NoError(t, c.Client.Update(ctx, live))
 		o.StepTimeout = time.Minute
@@ -478,7 +480,7 @@ func TestUninstall(t *testing.T) {
 func failOpenLive(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, ref := range []*unstructured.Unstructured{named(gvkMutating, mutatingName), named(gvkValidating, validatingName)} {
-		require.NoError(t, c.Client.Update(context.WithoutCancel(t.Context()), failOpen(mustGet(t, c, ref))))
+		require.NoError(t, c.Client.Update(context.WithoutCancel(t.Context()), failOpen(mustGet(t.Context(), t, c, ref))))
 	}
 }
 
