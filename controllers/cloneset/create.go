@@ -84,7 +84,11 @@ func (r *Reconciler) createPod(ctx context.Context, o *overlay, pod *corev1.Pod,
 			return fmt.Errorf("creating PersistentVolumeClaim %s: %w", claim.Name, err)
 		}
 	}
-	if err := r.expectedCreate(ctx, o, pod, expectation.Object{Kind: kindPod, Name: pod.Name}); err != nil {
+	err := r.expectedCreate(ctx, o, pod, expectation.Object{Kind: kindPod, Name: pod.Name})
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil // everything goes; there is nobody to tell
+	}
+	if err != nil {
 		r.event(o.snap, eventWarns, eventCreateFailed, "failed to create pod: %v, pod: %s", err, pod.Name)
 		return fmt.Errorf("creating Pod %s: %w", pod.Name, err)
 	}
