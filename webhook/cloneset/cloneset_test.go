@@ -4,24 +4,22 @@ package cloneset
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/internal/protection"
 	"github.com/kruisectl/kruisectl/webhook/admit"
+	"github.com/kruisectl/kruisectl/webhook/admit/admittest"
 )
 
 const (
@@ -33,36 +31,11 @@ type nopCloser struct{ *bytes.Buffer }
 
 func (nopCloser) Close() error { return nil }
 
-// ask sends a review to path, as the API server does.
+// ask sends a review of a CloneSet to path.
 func ask(t *testing.T, hs admit.Handlers, path, version string, op admissionv1.Operation, old, obj string) *admissionv1.AdmissionResponse {
 	t.Helper()
-	req := &admissionv1.AdmissionRequest{
-		UID: "1", Operation: op, Namespace: "shop", Name: "web",
-		Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: version, Kind: "CloneSet"},
-	}
-	if old != "" {
-		req.OldObject = runtime.RawExtension{Raw: []byte(old)}
-	}
-	if obj != "" {
-		req.Object = runtime.RawExtension{Raw: []byte(obj)}
-	}
-	raw, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: req})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(raw))
-	r.Header.Set("Content-Type", "application/json")
-	hs[path].ServeHTTP(w, r)
-	answer, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(answer, &review); err != nil || review.Response == nil {
-		t.Fatalf("answer %s: %v", answer, err)
-	}
-	return review.Response
+	gvk := schema.GroupVersionKind{Group: "apps.kruise.io", Version: version, Kind: "CloneSet"}
+	return admittest.Ask(t, hs, path, admittest.Review{Kind: gvk, Operation: op, Old: old, New: obj})
 }
 
 func handlers(t *testing.T, gates string, log io.Writer, pods ...client.Object) admit.Handlers {
@@ -154,25 +127,18 @@ func TestDefaults(t *testing.T) {
 			if tc.none {
 				return
 			}
-			patch, err := jsonpatch.DecodePatch(resp.Patch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := patch.Apply([]byte(tc.obj))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := admittest.Patched(t, admittest.Review{New: tc.obj}, resp)
 			for _, want := range tc.has {
-				if !strings.Contains(string(got), want) {
+				if !strings.Contains(got, want) {
 					t.Errorf("%s lacks %s", got, want)
 				}
 			}
 			for _, not := range tc.lacks {
-				if strings.Contains(string(got), not) {
+				if strings.Contains(got, not) {
 					t.Errorf("%s has %s", got, not)
 				}
 			}
-			if again := ask(t, handlers(t, tc.gates, nil), mutate, tc.version, "CREATE", "", string(got)); len(again.Patch) > 0 {
+			if again := ask(t, handlers(t, tc.gates, nil), mutate, tc.version, "CREATE", "", got); len(again.Patch) > 0 {
 				t.Errorf("defaulting twice changes %s", again.Patch)
 			}
 		})
@@ -195,6 +161,18 @@ func TestPodsToDelete(t *testing.T) {
 	resp := ask(t, hs, validate, "v1alpha1", "UPDATE", strings.Replace(obj(``), "RollingUpdate", "ReCreate", 1), strings.Replace(obj(`"web-x"`), "RollingUpdate", "ReCreate", 1))
 	if resp.Allowed || resp.Result.Code != 422 || !strings.Contains(resp.Result.Message, "spec.scaleStrategy.podsToDelete[0]") {
 		t.Errorf("a name of nobody: %v", resp)
+	}
+}
+
+func TestRulesSeeDefaults(t *testing.T) {
+	for _, gates := range []string{"", "TemplateNoDefaults=true"} {
+		hs := handlers(t, gates, nil)
+		if resp := ask(t, hs, validate, "v1beta1", "CREATE", "", undefaulted); !resp.Allowed {
+			t.Errorf("%q: an object without defaults is refused: %v", gates, resp.Result)
+		}
+		if resp := ask(t, hs, validate, "v1alpha1", "UPDATE", undefaulted, strings.Replace(undefaulted, "busybox:1.36", "busybox:1.37", 1)); !resp.Allowed {
+			t.Errorf("%q: an update of an object without defaults is refused: %v", gates, resp.Result)
+		}
 	}
 }
 
