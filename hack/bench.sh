@@ -10,5 +10,5 @@ trap finish EXIT
 cluster up --nodes 1 --simulated "${BENCH_NODES:-200}" --audit
 eval "$(cluster env)"
 image=$(cluster build-product --repo . --tag bench | tail -n 1)
-bin/kruisectl install --yes --image "${image%%:*}" --tag "${image#*:}" --replicas 1
+bin/kruisectl install --yes --image "${image%%:*}" --image-digest "${image##*@}" --replicas 1
 CGO_ENABLED=0 go run ./test/bench -pods "${BENCH_PODS:-1000}" -o out/bench.json

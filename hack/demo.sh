@@ -12,5 +12,5 @@ cluster up "${kind[@]}"
 eval "$(cluster env)"
 export KRUISECTL=$PWD/bin/kruisectl
 image=$(cluster build-product --repo . --tag demo | tail -n 1)
-kruisectl install --yes --image "${image%%:*}" --tag "${image#*:}" --replicas 2 --feature-gates PreDownloadImageForInPlaceUpdate=true
+kruisectl install --yes --image "${image%%:*}" --image-digest "${image##*@}" --replicas 2 --feature-gates PreDownloadImageForInPlaceUpdate=true
 CGO_ENABLED=0 go run ./hack/demo

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -67,13 +66,4 @@ func (a *api) serves(ctx context.Context, kind string) bool {
 		}
 	})
 	return a.kinds == nil || a.kinds[kind]
-}
-
-// buildVersion is the version that this binary was built as.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "unknown"
-	}
-	return info.Main.Version
 }

@@ -130,5 +130,9 @@ func (s *starter) Start(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
-	return s.wiring.addControllers(ctx, s.mgr)
+	err := s.wiring.addControllers(ctx, s.mgr)
+	if ctx.Err() != nil { // a manager that is ending takes no controllers
+		return nil
+	}
+	return err
 }

@@ -17,6 +17,8 @@ import (
 	logsjson "k8s.io/component-base/logs/json"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kruisectl/kruisectl/internal/version"
 )
 
 // drain is how long webhooks are served after the signal to stop: until the API server has
@@ -24,6 +26,11 @@ import (
 const drain = 3 * time.Second
 
 func main() {
+	// Once for the process, and before any flag is made: the list of formats freezes then.
+	if err := logsapi.RegisterLogFormat(logsapi.JSONLogFormat, logsjson.Factory{}, logsapi.LoggingBetaOptions); err != nil {
+		fmt.Fprintf(os.Stderr, "kruise-manager: registering the log format json: %v\n", err)
+		os.Exit(1)
+	}
 	os.Exit(start(os.Args[1:], os.Getenv))
 }
 
@@ -37,11 +44,11 @@ func start(args []string, getenv func(string) string) int {
 		return 2
 	}
 	if o.printVersion {
-		fmt.Println(buildVersion())
+		fmt.Fprintln(os.Stdout, version.Get().Version)
 		return 0
 	}
-	if err := applyLogging(o.logging); err != nil {
-		fmt.Fprintf(os.Stderr, "kruise-manager: %v\n", err)
+	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
+		fmt.Fprintf(os.Stderr, "kruise-manager: logging flags: %v\n", err)
 		return 1
 	}
 	defer klog.Flush()
@@ -64,15 +71,4 @@ func parse(o *options, args []string) error {
 	fs := pflag.NewFlagSet("kruise-manager", pflag.ContinueOnError)
 	o.addFlags(fs)
 	return fs.Parse(args)
-}
-
-// applyLogging sets the format and level of all logs of the process.
-func applyLogging(c *logsapi.LoggingConfiguration) error {
-	if err := logsapi.RegisterLogFormat(logsapi.JSONLogFormat, logsjson.Factory{}, logsapi.LoggingBetaOptions); err != nil {
-		return fmt.Errorf("registering the log format json: %w", err)
-	}
-	if err := logsapi.ValidateAndApply(c, nil); err != nil {
-		return fmt.Errorf("logging flags: %w", err)
-	}
-	return nil
 }

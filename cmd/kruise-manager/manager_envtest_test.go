@@ -10,9 +10,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,171 +25,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/apitest"
 	"github.com/kruisectl/kruisectl/internal/podready"
-	"github.com/kruisectl/kruisectl/manifests"
 )
-
-// limit is how long a test waits for anything that has to happen.
-const limit = 45 * time.Second
-
-// cluster is an API server with what the installer applies, and no manager yet.
-type cluster struct {
-	t      *testing.T
-	server *apitest.Server
-	client client.Client
-}
-
-func newCluster(t *testing.T) *cluster {
-	t.Helper()
-	c := &cluster{t: t, server: apitest.StartServer(t, apitest.WithoutCRDs())}
-	c.client = apitest.NewClient(t, c.server.Config)
-	crds, err := apitest.CRDs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := envtest.InstallCRDs(c.server.Config, envtest.CRDInstallOptions{CRDs: crds}); err != nil {
-		t.Fatal(err)
-	}
-	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system", Labels: map[string]string{"control-plane": "openkruise"}}})
-	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-daemon-config"}})
-	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	m, v := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
-	c.manifest("base/webhook/mutating.yaml", m)
-	c.manifest("base/webhook/validating.yaml", v)
-	c.create(m)
-	c.create(v)
-	return c
-}
-
-func (c *cluster) manifest(path string, into client.Object) {
-	c.t.Helper()
-	raw, err := manifests.Files.ReadFile(path)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(raw, into); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *cluster) create(obj client.Object) {
-	c.t.Helper()
-	if err := c.client.Create(c.t.Context(), obj); err != nil {
-		c.t.Fatalf("creating %T %s: %v", obj, obj.GetName(), err)
-	}
-}
-
-func (c *cluster) eventually(what string, ok func(ctx context.Context) error) {
-	c.t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(c.t.Context(), 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		last = ok(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		c.t.Fatalf("%s: %v", what, last)
-	}
-}
-
-// manager is one replica in this process.
-type manager struct {
-	dir    string
-	probe  string // http://host:port
-	metric string
-	hook   string // host:port
-	stop   func() error
-}
-
-// start runs a manager with the flags of the acceptance environment and more.
-func (c *cluster) start(env map[string]string, args ...string) *manager {
-	c.t.Helper()
-	m := &manager{dir: c.t.TempDir(), probe: freeAddr(c.t), metric: freeAddr(c.t), hook: freeAddr(c.t)}
-	_, port, err := net.SplitHostPort(m.hook)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	vars := map[string]string{
-		"WEBHOOK_PORT": port, "WEBHOOK_HOST": "127.0.0.1", "WEBHOOK_CERT_WRITER": "secret",
-		"WEBHOOK_CERT_DIR": filepath.Join(m.dir, "certs"), "KUBE_CACHE_MUTATION_DETECTOR": "true",
-	}
-	for k, v := range env {
-		vars[k] = v
-	}
-	o := newOptions(func(name string) string { return vars[name] })
-	if err := parse(o, append([]string{
-		"--health-probe-addr=" + m.probe, "--metrics-addr=" + m.metric, "--pprof-addr=127.0.0.1:0",
-		"--protection-log-path=" + filepath.Join(m.dir, "log"), "--nodeimage-creation-delay=0s",
-		"--logtostderr=true", "--v=1", "--enable-leader-election",
-		"--feature-gates=AllAlpha=true,AllBeta=true,EnableExternalCerts=false,TemplateNoDefaults=false",
-	}, args...)); err != nil {
-		c.t.Fatal(err)
-	}
-	o.config, o.skipNameCheck = c.server.Config, true
-	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- run(ctx, o) }()
-	stopped := false
-	m.stop = func() error {
-		if stopped {
-			return nil
-		}
-		stopped = true
-		cancel()
-		return <-done
-	}
-	c.t.Cleanup(func() {
-		if err := m.stop(); err != nil {
-			c.t.Errorf("the manager ended with %v", err)
-		}
-	})
-	return m
-}
-
-func (c *cluster) startReady() *manager {
-	c.t.Helper()
-	m := c.start(nil)
-	c.eventually("the manager gets ready", func(context.Context) error { return get("http://" + m.probe + "/readyz") })
-	return m
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func get(url string) error {
-	_, err := body(url)
-	return err
-}
-
-func body(url string) (string, error) {
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(url)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "", err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s", resp.Status, raw)
-	}
-	return string(raw), nil
-}
 
 func template() corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +15,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/protection"
 	"github.com/kruisectl/kruisectl/webhook/admit"
 	"github.com/kruisectl/kruisectl/webhook/cloneset"
+	"github.com/kruisectl/kruisectl/webhook/deletion"
 	"github.com/kruisectl/kruisectl/webhook/imagepulljob"
 	"github.com/kruisectl/kruisectl/webhook/nodeimage"
 	"github.com/kruisectl/kruisectl/webhook/pod"
@@ -27,6 +29,11 @@ func handlers(mgr ctrl.Manager, set *features.Set, denials *protection.Recorder)
 	cloneset.Register(hs, cloneset.Options{Features: set, Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Denials: denials})
 	imagepulljob.Register(hs, set)
 	nodeimage.Register(hs, set, clock.RealClock{})
+	objects, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("making a client of metadata: %w", err)
+	}
+	deletion.Register(hs, deletion.Options{Features: set, Counter: deletion.Live{Reader: mgr.GetAPIReader(), Metadata: objects}, Denials: denials})
 	hs.Handle("/healthz", server.Healthz())
 
 	registry := mgr.GetConverterRegistry()

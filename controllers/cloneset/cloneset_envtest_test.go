@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,6 +119,18 @@ func (s *set) condition(t v1beta1.CloneSetConditionType) (c v1beta1.CloneSetCond
 	return c
 }
 
+// podWrites are the manager's writes by Pod, without the first ones.
+func (s *set) podWrites(from int) map[string][]string {
+	perPod := map[string][]string{}
+	for _, w := range writes.in(s.key.Namespace)[from:] {
+		if _, pod, found := strings.Cut(w, "/pods/"); found {
+			pod, _, _ = strings.Cut(pod, "/")
+			perPod[pod] = append(perPod[pod], w)
+		}
+	}
+	return perPod
+}
+
 func (s *set) images() (out []string) {
 	for _, p := range s.pods() {
 		out = append(out, p.Spec.Containers[0].Image)
@@ -168,7 +182,16 @@ func TestCreateAndScale(t *testing.T) {
 	if len(s.pods()) != 2 {
 		t.Errorf("%d Pods are left", len(s.pods()))
 	}
-	_ = kept
+	for _, uid := range s.uids() {
+		if !slices.Contains(kept, uid) {
+			t.Logf("Pod %s of the second generation outlived the first", uid)
+		}
+	}
+	for pod, list := range s.podWrites(0) {
+		if len(list) > 3 { // made ready and Normal, and perhaps deleted; the creation is on the collection
+			t.Errorf("Pod %s took %d writes: %v", pod, len(list), list)
+		}
+	}
 	if st := s.get().Status; st.LabelSelector != "app=web" || st.CollisionCount == nil || st.CurrentRevision != st.UpdateRevision {
 		t.Errorf("status %+v", st)
 	}
@@ -185,13 +208,7 @@ func TestInPlaceUpdateKeepsPodsAndCostsThreeWritesEach(t *testing.T) {
 	if got := s.uids(); !slices.Equal(before, got) {
 		t.Errorf("Pods were %v and are %v", before, got)
 	}
-	perPod := map[string][]string{}
-	for _, w := range writes.in(s.key.Namespace)[from:] {
-		if _, pod, found := strings.Cut(w, "/pods/"); found {
-			pod, _, _ = strings.Cut(pod, "/")
-			perPod[pod] = append(perPod[pod], w)
-		}
-	}
+	perPod := s.podWrites(from)
 	for pod, list := range perPod {
 		if len(list) > 3 {
 			t.Errorf("Pod %s took %d writes: %v", pod, len(list), list)
@@ -237,8 +254,10 @@ func TestPartitionPauseAndRollback(t *testing.T) {
 	s.updatedAvailable(1)
 	s.change(func(c *v1beta1.CloneSet) { c.Spec.UpdateStrategy.RollingUpdate.Paused = false })
 	s.updatedAvailable(3)
-	s.partition("4")
-	s.updatedAvailable(3) // without the gate a raised partition takes nothing back
+	s.partition("3")
+	s.updatedAvailable(1) // with the gate a raised partition takes Pods back
+	s.partition("1")
+	s.updatedAvailable(3)
 	old := s.get().Status.CurrentRevision
 	s.change(func(c *v1beta1.CloneSet) {
 		c.Spec.Template.Spec.Containers[0].Image = "app:1"
@@ -532,6 +551,166 @@ func TestImagesArePulledBeforehand(t *testing.T) {
 		}
 		if len(jobs.Items) > 0 {
 			return fmt.Errorf("%d jobs are left", len(jobs.Items))
+		}
+		return nil
+	})
+}
+
+func TestUnschedulablePodIsReplacedByTheRepairedTemplate(t *testing.T) {
+	s := create(t, web().ProgressDeadlineSeconds(2).With(func(c *v1beta1.CloneSet) {
+		c.Spec.UpdateStrategy = v1beta1.CloneSetUpdateStrategy{}
+		c.Spec.Template.Spec.SchedulerName = "nobody"
+	}))
+	s.status("one Pod", func(st v1beta1.CloneSetStatus) bool { return st.Replicas == 1 })
+	s.status("the deadline to pass", func(v1beta1.CloneSetStatus) bool {
+		return s.condition(v1beta1.CloneSetConditionProgressing).Reason == "ProgressDeadlineExceeded"
+	})
+	if p := s.pods()[0]; p.Labels["lifecycle.apps.kruise.io/state"] != "PreparingNormal" {
+		t.Errorf("labels %v", p.Labels)
+	}
+	s.change(func(c *v1beta1.CloneSet) {
+		c.Spec.Template.Spec.SchedulerName = ""
+		c.Spec.UpdateStrategy = web().Obj().Spec.UpdateStrategy
+	})
+	s.updatedAvailable(1)
+	s.status("available", func(v1beta1.CloneSetStatus) bool {
+		return s.condition(v1beta1.CloneSetConditionProgressing).Reason == "CloneSetAvailable"
+	})
+}
+
+// The scenario of gate PreparingUpdateAsUpdate: what the first status of the new
+// generation says is already so.
+func TestPreparingUpdateCountsAsUpdated(t *testing.T) {
+	hook := &v1beta1.LifecycleHook{LabelsHandler: map[string]string{"hook": "true"}}
+	s := create(t, inPlace().Replicas(2).MaxUnavailable("50%").Partition("99%").TemplateLabel("hook", "true").Lifecycle(v1beta1.Lifecycle{InPlaceUpdate: hook}))
+	s.updatedAvailable(2)
+	s.image("app:2")
+	s.status("the new generation", func(v1beta1.CloneSetStatus) bool { return true })
+	st := s.get().Status // the current revision moves in the end
+	triple := func() [3]int {
+		var n [3]int
+		for _, p := range s.pods() {
+			switch h := p.Labels["controller-revision-hash"]; {
+			case strings.HasSuffix(st.CurrentRevision, h):
+				n[0]++
+			case strings.HasSuffix(st.UpdateRevision, h):
+				n[1]++
+			}
+			if p.Labels["lifecycle.apps.kruise.io/state"] == "PreparingUpdate" {
+				n[2]++
+			}
+		}
+		return n
+	}
+	if got := triple(); got != [3]int{2, 0, 1} {
+		t.Errorf("current, updated, preparing: %v", got)
+	}
+	for _, p := range s.pods() {
+		if p.Labels["lifecycle.apps.kruise.io/state"] != "PreparingUpdate" {
+			if err := testClient.Delete(t.Context(), &p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, func() error {
+		if got := triple(); got != [3]int{2, 0, 1} {
+			return fmt.Errorf("current, updated, preparing: %v", got)
+		}
+		return nil
+	})
+	s.change(func(c *v1beta1.CloneSet) { c.Spec.Replicas = new(int32(3)) })
+	eventually(t, func() error {
+		if got := triple(); got != [3]int{3, 0, 1} {
+			return fmt.Errorf("current, updated, preparing: %v", got)
+		}
+		return nil
+	})
+	unhook := func() {
+		t.Helper()
+		for _, p := range s.pods() {
+			if p.Labels["lifecycle.apps.kruise.io/state"] == "PreparingUpdate" {
+				if err := testClient.Patch(t.Context(), &p, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"hook":null}}}`))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	want := func(n [3]int) {
+		t.Helper()
+		eventually(t, func() error {
+			if got := triple(); got != n {
+				return fmt.Errorf("current, updated, preparing: %v, want %v", got, n)
+			}
+			return nil
+		})
+	}
+	unhook()
+	want([3]int{2, 1, 0})
+	s.change(func(c *v1beta1.CloneSet) {
+		r := c.Spec.UpdateStrategy.RollingUpdate
+		r.Partition, r.MaxUnavailable = nil, new(intstr.FromString("100%"))
+	})
+	want([3]int{2, 1, 2})
+	unhook()
+	want([3]int{0, 3, 0})
+}
+
+func TestChangedClaimTemplatesRecreate(t *testing.T) {
+	s := create(t, inPlace().Replicas(2).Claim("data", "1Gi"))
+	s.updatedAvailable(2)
+	before := s.uids()
+	size := func(size string) func(*v1beta1.CloneSet) {
+		return func(c *v1beta1.CloneSet) {
+			c.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+		}
+	}
+	s.change(size("2Gi"))
+	s.updatedAvailable(2)
+	if got := s.uids(); !slices.Equal(before, got) {
+		t.Errorf("a change of the claims alone replaced Pods: %v, %v", before, got)
+	}
+	s.image("app:2")
+	s.updatedAvailable(2)
+	for _, uid := range s.uids() {
+		if slices.Contains(before, uid) {
+			t.Errorf("Pod %s was kept", uid)
+		}
+	}
+	var claims corev1.PersistentVolumeClaimList
+	if err := testClient.List(t.Context(), &claims, client.InNamespace(s.key.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range claims.Items {
+		if c.DeletionTimestamp == nil && c.Spec.Resources.Requests.Storage().String() != "2Gi" {
+			t.Errorf("claim %s has %s", c.Name, c.Spec.Resources.Requests.Storage())
+		}
+	}
+	before = s.uids()
+	s.change(func(c *v1beta1.CloneSet) {
+		size("3Gi")(c)
+		c.Spec.Template.Spec.Containers[0].Image = "app:3"
+		c.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = v1beta1.InPlaceOnlyPodUpdatePolicyType
+	})
+	s.updatedAvailable(2)
+	if got := s.uids(); !slices.Equal(before, got) {
+		t.Errorf("InPlaceOnly replaced Pods: %v, %v", before, got)
+	}
+}
+
+func TestHistoryIsCut(t *testing.T) {
+	s := create(t, inPlace().With(func(c *v1beta1.CloneSet) { c.Spec.RevisionHistoryLimit = new(int32(1)) }))
+	s.updatedAvailable(1)
+	for i := range 4 {
+		s.image(fmt.Sprintf("app:%d", i+2))
+		s.updatedAvailable(1)
+	}
+	eventually(t, func() error {
+		var list appsv1.ControllerRevisionList
+		if err := testClient.List(t.Context(), &list, client.InNamespace(s.key.Namespace)); err != nil {
+			return err
+		}
+		if len(list.Items) != 2 {
+			return fmt.Errorf("%d revisions", len(list.Items))
 		}
 		return nil
 	})

@@ -22,7 +22,6 @@ const (
 	eventMarkFailed         = "FailedUpdatePodReCreate"
 	eventJobCreated         = "CreatedImagePullJob"
 	eventJobCreationFailed  = "FailedCreateImagePullJob"
-	eventUpdateWaits        = "UpdateWaits"
 	maxEventMessage         = 1000 // the API server refuses more than 1024 bytes
 	eventNormal, eventWarns = corev1.EventTypeNormal, corev1.EventTypeWarning
 )

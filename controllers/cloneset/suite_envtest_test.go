@@ -100,7 +100,8 @@ func start(ctx context.Context, running *sync.WaitGroup, cfg *rest.Config) error
 	if err != nil {
 		return err
 	}
-	gates, err := features.Parse("PreDownloadImageForInPlaceUpdate=true,ImagePullJobGate=true")
+	// The gates of the acceptance environment.
+	gates, err := features.Parse("AllAlpha=true,AllBeta=true,EnableExternalCerts=false,TemplateNoDefaults=false")
 	if err != nil {
 		return err
 	}

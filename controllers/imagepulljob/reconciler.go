@@ -187,15 +187,15 @@ func (r *Reconciler) assignNode(ctx context.Context, seen *v1beta1.NodeImage, sn
 	return false, fmt.Errorf("assigning the task to NodeImage %s: %w", seen.Name, err)
 }
 
-// writeStatus patches the status if it differs. The patch carries the resourceVersion, so
-// that a stale job cannot move startTime.
+// writeStatus replaces the status if it differs. A patch would leave out status.desired when
+// it is 0 before and after, and a status without it is invalid.
 func (r *Reconciler) writeStatus(ctx context.Context, job *v1beta1.ImagePullJob, status v1beta1.ImagePullJobStatus) error {
 	if apiequality.Semantic.DeepEqual(job.Status, status) {
 		return nil
 	}
 	changed := job.DeepCopy()
 	changed.Status = status
-	if err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(job, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.Client.Status().Update(ctx, changed); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	r.written.wrote(jobKey(client.ObjectKeyFromObject(job)), changed, r.Options.Clock.Now())

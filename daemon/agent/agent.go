@@ -26,11 +26,18 @@ type Worker interface {
 	Ready() error
 }
 
-// Run runs all workers until ctx ends or one of them returns. It returns the first error.
+// poll is how often a worker that is not ready is asked again.
+const poll = 100 * time.Millisecond
+
+// Run runs each worker from when it is ready for the first time until ctx ends or one of
+// them returns. It returns the first error.
 func Run(ctx context.Context, workers []Worker) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range workers {
 		group.Go(func() error {
+			if !untilReady(ctx, w) {
+				return nil
+			}
 			if err := w.Run(ctx); err != nil {
 				return fmt.Errorf("running %s: %w", w.Name(), err)
 			}
@@ -41,6 +48,20 @@ func Run(ctx context.Context, workers []Worker) error {
 		})
 	}
 	return group.Wait()
+}
+
+// untilReady returns false when ctx ended first.
+func untilReady(ctx context.Context, w Worker) bool {
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	for w.Ready() != nil {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+	return true
 }
 
 // Checks answers /healthz. Checks may be added and removed while it is served.

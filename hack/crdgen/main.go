@@ -57,7 +57,7 @@ func crdsInto(ctx context.Context, root, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(fresh)
+	defer func() { _ = os.RemoveAll(fresh) }()
 	if err := controllerGen(ctx, root, "crd:crdVersions=v1", "paths=./apis/...", "output:crd:dir="+fresh); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kruisectl/kruisectl/internal/cli/controlplane"
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/image"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
@@ -61,6 +62,7 @@ func New(f *factory.Factory) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
+	add("control-plane", controlplane.Commands(f)...)
 	add("rollouts", rollout.Commands(f, screen)...)
 	add("workloads", set.Commands(f)...)
 	add("insight", why.Commands(f)...)

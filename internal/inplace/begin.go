@@ -3,8 +3,6 @@
 package inplace
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"time"
 
@@ -82,6 +80,7 @@ func NotReady(pod *corev1.Pod, now time.Time) *corev1.Pod {
 // it says otherwise: a Pod's labels name the revision before its containers are there,
 // and spec is the difference to the labels.
 func Begin(pod *corev1.Pod, spec *UpdateSpec, o Options, now time.Time) (Write, error) {
+	pending := pendingOf(pod, o)
 	spec = withPending(pod, spec, o)
 	state := &State{
 		Revision:              spec.Revision,
@@ -91,10 +90,15 @@ func Begin(pod *corev1.Pod, spec *UpdateSpec, o Options, now time.Time) (Write, 
 		UpdateImages:          len(spec.ContainerImages) > 0,
 	}
 	carryOver(pod, state, o)
+	pod = pod.DeepCopy()
+	if pending != nil {
+		if err := patchMetadata(pod, pending.MetaDataPatch); err != nil {
+			return Write{}, err
+		}
+	}
 	if spec.GraceSeconds <= 0 {
 		return applyBatch(pod, spec, state, o, now)
 	}
-	pod = pod.DeepCopy()
 	setState(pod, state)
 	setGrace(pod, spec)
 	return Write{Pod: pod}, nil
@@ -124,7 +128,8 @@ func carryOver(pod *corev1.Pod, state *State, o Options) {
 	}
 }
 
-// withPending returns spec with what an unfinished update of the Pod has left below it.
+// withPending returns spec with what an unfinished update of the Pod has left below it,
+// except for the metadata patch, which Begin applies.
 func withPending(pod *corev1.Pod, spec *UpdateSpec, o Options) *UpdateSpec {
 	pending := pendingOf(pod, o)
 	if pending == nil {
@@ -139,7 +144,6 @@ func withPending(pod *corev1.Pod, spec *UpdateSpec, o Options) *UpdateSpec {
 		return a
 	})
 	merged.UpdateEnvFromMetadata = spec.UpdateEnvFromMetadata || len(merged.ContainerRefMetadata) > 0
-	merged.MetaDataPatch = mergePatches(pending.MetaDataPatch, spec.MetaDataPatch)
 	return &merged
 }
 
@@ -178,38 +182,6 @@ func mergeMaps[V any](under, over map[string]V, both func(under, over V) V) map[
 	for k, v := range over {
 		if u, ok := under[k]; ok {
 			v = both(u, v)
-		}
-		merged[k] = v
-	}
-	return merged
-}
-
-// mergePatches returns one metadata patch that does what under and then over do.
-func mergePatches(under, over []byte) []byte {
-	if len(under) == 0 {
-		return over
-	}
-	if len(over) == 0 {
-		return under
-	}
-	var a, b map[string]any
-	if json.Unmarshal(under, &a) != nil || json.Unmarshal(over, &b) != nil {
-		return over
-	}
-	data, err := json.Marshal(mergeTrees(a, b))
-	if err != nil {
-		panic(fmt.Sprintf("encoding a metadata patch: %v", err)) // came from JSON
-	}
-	return data
-}
-
-func mergeTrees(under, over map[string]any) map[string]any {
-	merged := maps.Clone(under)
-	for k, v := range over {
-		a, isMapA := merged[k].(map[string]any)
-		b, isMapB := v.(map[string]any)
-		if isMapA && isMapB {
-			v = mergeTrees(a, b)
 		}
 		merged[k] = v
 	}

@@ -33,13 +33,14 @@ func LiveValues(e Existing) (Values, error) {
 			return Values{}, fmt.Errorf("reading values of %s: %w", Name(e.Daemon), err)
 		}
 	} else if e.Manager != nil {
-		v.FeatureGates = withGate(v.FeatureGates, features.KruiseDaemon, false)
+		v.FeatureGates = WithGate(v.FeatureGates, features.KruiseDaemon, false)
 	}
 	return v, nil
 }
 
-// withGate adds one entry to the value of --feature-gates unless it is there.
-func withGate(value string, gate features.Gate, on bool) string {
+// WithGate returns the value of --feature-gates with gate on or off; a value that already
+// has that effect, or that cannot be parsed, is returned as it is.
+func WithGate(value string, gate features.Gate, on bool) string {
 	set, err := features.Parse(value)
 	if err != nil || set.Enabled(gate) == on {
 		return value
@@ -48,7 +49,7 @@ func withGate(value string, gate features.Gate, on bool) string {
 	if set.Set(entry) != nil {
 		return value
 	}
-	return set.String()
+	return minimal(set)
 }
 
 // podTemplate decodes the Pod of a workload.

@@ -316,3 +316,11 @@ func unknownValue(what, got string, known []string) error {
 	}
 	return err
 }
+
+// AddPullSecret adds a pull secret of the system namespace, once.
+func (v *Values) AddPullSecret(name string) {
+	ref := corev1.LocalObjectReference{Name: name}
+	if !slices.Contains(v.ImagePullSecrets, ref) {
+		v.ImagePullSecrets = append(v.ImagePullSecrets, ref)
+	}
+}

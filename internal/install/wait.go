@@ -448,3 +448,12 @@ func ParseShare(share string) (int64, error) {
 	}
 	return n, nil
 }
+
+// WaitRollouts waits until manager and daemon run with what was last written to them.
+func (c *Cluster) WaitRollouts(ctx context.Context, e Existing, timeout time.Duration, p Progress) error {
+	conditions := []Condition{c.managerReady(e.Namespace)}
+	if e.Daemon != nil {
+		conditions = append(conditions, c.daemonReady(e.Namespace, "90%"))
+	}
+	return c.waitFor(ctx, conditions, timeout, p)
+}

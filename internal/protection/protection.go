@@ -20,7 +20,7 @@ const fileName = "protection.log"
 
 // Recorder writes the protection log and counts. A nil Recorder does nothing.
 type Recorder struct {
-	workloads *prometheus.CounterVec
+	workloads, namespaces, definitions *prometheus.CounterVec
 
 	mu  sync.Mutex
 	out io.WriteCloser
@@ -40,12 +40,14 @@ func Open(dir string) (*Recorder, error) {
 
 // New returns a Recorder that writes to out and closes it in Close.
 func New(out io.WriteCloser) *Recorder {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
 	return &Recorder{
-		out: out,
-		workloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "workload_deletion_protection",
-			Help: "Deletions of workloads that were denied.",
-		}, []string{"kind_namespace_name", "username"}),
+		out:         out,
+		workloads:   counter("workload_deletion_protection", "Deletions of workloads, Services and Ingresses that were denied.", "kind_namespace_name", "username"),
+		namespaces:  counter("namespace_deletion_protection", "Deletions of Namespaces that were denied.", "name", "username"),
+		definitions: counter("crd_deletion_protection", "Deletions of CustomResourceDefinitions that were denied.", "name", "username"),
 	}
 }
 
@@ -66,12 +68,20 @@ type event struct {
 	UserAgent string
 }
 
-// WorkloadDeletion records that user was kept from deleting a workload.
-func (r *Recorder) WorkloadDeletion(kind, namespace, name, user string) error {
+// Deletion records that user was kept from deleting an object. The namespace is empty for
+// a kind that has none.
+func (r *Recorder) Deletion(kind, namespace, name, user string) error {
 	if r == nil {
 		return nil
 	}
-	r.workloads.WithLabelValues(kind+"_"+namespace+"_"+name, user).Inc()
+	switch kind {
+	case "Namespace":
+		r.namespaces.WithLabelValues(name, user).Inc()
+	case "CustomResourceDefinition":
+		r.definitions.WithLabelValues(name, user).Inc()
+	default:
+		r.workloads.WithLabelValues(kind+"_"+namespace+"_"+name, user).Inc()
+	}
 	line, err := json.Marshal(event{Event: "DeletionProtection", Kind: kind, Namespace: namespace, Name: name, UserAgent: user})
 	if err != nil {
 		return fmt.Errorf("encoding a line of the protection log: %w", err)
@@ -85,7 +95,15 @@ func (r *Recorder) WorkloadDeletion(kind, namespace, name, user string) error {
 }
 
 // Describe implements prometheus.Collector.
-func (r *Recorder) Describe(ch chan<- *prometheus.Desc) { r.workloads.Describe(ch) }
+func (r *Recorder) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range []*prometheus.CounterVec{r.workloads, r.namespaces, r.definitions} {
+		c.Describe(ch)
+	}
+}
 
 // Collect implements prometheus.Collector.
-func (r *Recorder) Collect(ch chan<- prometheus.Metric) { r.workloads.Collect(ch) }
+func (r *Recorder) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range []*prometheus.CounterVec{r.workloads, r.namespaces, r.definitions} {
+		c.Collect(ch)
+	}
+}

@@ -17,7 +17,7 @@ func TestDenialsAreAppendedAndCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.WorkloadDeletion("CloneSet", "shop", "web", "alice"); err != nil {
+		if err := r.Deletion("CloneSet", "shop", "web", "alice"); err != nil {
 			t.Fatal(err)
 		}
 		if got := testutil.ToFloat64(r.workloads.WithLabelValues("CloneSet_shop_web", "alice")); got != 1 {
@@ -39,7 +39,7 @@ func TestDenialsAreAppendedAndCounted(t *testing.T) {
 
 func TestNoRecorderRecordsNothing(t *testing.T) {
 	var r *Recorder
-	if err := r.WorkloadDeletion("CloneSet", "shop", "web", "alice"); err != nil {
+	if err := r.Deletion("CloneSet", "shop", "web", "alice"); err != nil {
 		t.Error(err)
 	}
 	if err := r.Close(); err != nil {

@@ -36,9 +36,6 @@ var impure = []string{
 // testOnly are packages that only tests import.
 var testOnly = []string{"internal/fixture", "internal/apitest", "internal/contract", "internal/repocheck", "test/**"}
 
-// sides are the three that nothing but cmd brings together.
-var sides = []string{"controllers/**", "webhook/**", "daemon/**"}
-
 // Rules is the table of imports (docs/architecture.md).
 var Rules = []Rule{
 	{

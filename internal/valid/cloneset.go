@@ -79,7 +79,12 @@ func CloneSetDelete(cs *v1beta1.CloneSet) error {
 
 func cloneSet(cs *v1beta1.CloneSet, o Options) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := apivalidation.ValidateObjectMeta(&cs.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	// A manifest on disk may leave the namespace to the command line, and the name to the server.
+	meta := cs.ObjectMeta
+	if meta.Name == "" && meta.GenerateName != "" {
+		meta.Name = meta.GenerateName + "0"
+	}
+	errs := apivalidation.ValidateObjectMeta(&meta, cs.Namespace != "", apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	switch n := cs.Spec.Replicas; {
 	case n == nil:
 		errs = append(errs, field.Required(spec.Child("replicas"), "set the wanted number of Pods, 0 or more"))

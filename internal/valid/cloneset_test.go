@@ -58,8 +58,10 @@ func paths(errs field.ErrorList) []string {
 
 func TestValidCloneSets(t *testing.T) {
 	for name, cs := range map[string]*v1beta1.CloneSet{
-		"the plain one": web(),
-		"no Pods":       web(func(cs *v1beta1.CloneSet) { cs.Spec.Replicas = new(int32) }),
+		"the plain one":                web(),
+		"a manifest without namespace": web(func(cs *v1beta1.CloneSet) { cs.Namespace = "" }),
+		"a generated name":             web(func(cs *v1beta1.CloneSet) { cs.Name, cs.GenerateName = "", "web-" }),
+		"no Pods":                      web(func(cs *v1beta1.CloneSet) { cs.Spec.Replicas = new(int32) }),
 		"maxUnavailable 0 with a surge of 1 (a flaw of OpenKruise's v1beta1)": web(rolling(func(r *v1beta1.RollingUpdateCloneSetStrategy) {
 			r.MaxUnavailable, r.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
 		})),

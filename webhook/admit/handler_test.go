@@ -184,6 +184,9 @@ func TestValidator(t *testing.T) {
 		"a finalizer can be removed from an object that is no longer valid": {
 			rules: rules(), req: request("UPDATE", "v1beta1", `{"metadata":{"finalizers":["a"]},"spec":{"replicas":10}}`, `{"metadata":{},"spec":{"replicas":10}}`),
 		},
+		"whatever status the request carries": {
+			rules: rules(), req: request("UPDATE", "v1beta1", `{"metadata":{"finalizers":["a"]},"spec":{"replicas":10},"status":{"replicas":1}}`, `{"metadata":{},"spec":{"replicas":10}}`),
+		},
 		"also when the feature is off": {
 			rules: gated, req: request("UPDATE", "v1beta1", `{"metadata":{"finalizers":["a"]},"spec":{"replicas":1}}`, `{"metadata":{},"spec":{"replicas":1}}`),
 		},

@@ -150,17 +150,21 @@ func (r Rules[T]) invalid(name string, errs field.ErrorList) error {
 	return err
 }
 
-// metadataOnly reports whether an UPDATE leaves everything but metadata as it is. Such an
-// update passes: removing a finalizer from, or labelling, an object that no rule of today
-// would admit must stay possible, and the API server checks metadata itself. Fields that a
-// version keeps in annotations are fields of the hub, where the comparison is made.
+// metadataOnly reports whether an UPDATE leaves the spec as it is. Such an update passes:
+// removing a finalizer from, or labelling, an object that no rule of today would admit must
+// stay possible, and the API server checks metadata itself. The status in the request does
+// not count, as only the subresource writes it. Fields that a version keeps in annotations
+// are fields of the hub, where the comparison is made.
 func metadataOnly[T client.Object](old, obj T) bool {
-	return apiequality.Semantic.DeepEqual(withoutMetadata(old), withoutMetadata(obj))
+	return apiequality.Semantic.DeepEqual(bare(old), bare(obj))
 }
 
-func withoutMetadata[T client.Object](obj T) T {
-	bare := obj.DeepCopyObject().(T)
-	reflect.ValueOf(bare).Elem().FieldByName("ObjectMeta").SetZero()
-	reflect.ValueOf(bare).Elem().FieldByName("TypeMeta").SetZero()
-	return bare
+func bare[T client.Object](obj T) T {
+	out := obj.DeepCopyObject().(T)
+	for _, name := range []string{"ObjectMeta", "TypeMeta", "Status"} {
+		if f := reflect.ValueOf(out).Elem().FieldByName(name); f.IsValid() {
+			f.SetZero()
+		}
+	}
+	return out
 }

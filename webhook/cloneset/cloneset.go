@@ -77,6 +77,10 @@ func (o Options) templates(old, obj *corev1.PodTemplateSpec) v1beta1.DefaultOpti
 	if o.Features.Enabled(features.TemplateNoDefaults) || old != nil && apiequality.Semantic.DeepEqual(old, obj) {
 		return v1beta1.DefaultOptions{}
 	}
+	return o.allTemplates()
+}
+
+func (o Options) allTemplates() v1beta1.DefaultOptions {
 	ports := o.Features.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates)
 	return v1beta1.DefaultOptions{
 		Template: func(t *corev1.PodTemplateSpec) {
@@ -97,9 +101,17 @@ func (o Options) validate(ctx context.Context, r admit.Request[*v1beta1.CloneSet
 		VerticalScaling: o.Features.Enabled(features.InPlaceWorkloadVerticalScaling),
 	}
 	if r.Old == nil {
-		return valid.CloneSet(r.New, vo), nil
+		return valid.CloneSet(o.defaulted(r.New), vo), nil
 	}
-	return valid.CloneSetUpdate(r.Old, r.New, vo), nil
+	return valid.CloneSetUpdate(o.defaulted(r.Old), o.defaulted(r.New), vo), nil
+}
+
+// defaulted returns a copy with every default, for the rules to look at: what is stored may
+// lack them, because of the gate TemplateNoDefaults or because it is older than the webhooks.
+func (o Options) defaulted(cs *v1beta1.CloneSet) *v1beta1.CloneSet {
+	full := cs.DeepCopy()
+	v1beta1.SetDefaultsCloneSet(full, o.allTemplates())
+	return full
 }
 
 // podsToDelete looks up the Pods that the request newly names.
@@ -132,7 +144,7 @@ func (o Options) delete(ctx context.Context, r admit.Request[*v1beta1.CloneSet])
 	}
 	denial := valid.CloneSetDelete(r.Old)
 	if denial != nil {
-		if err := o.Denials.WorkloadDeletion("CloneSet", r.Old.Namespace, r.Old.Name, r.User); err != nil {
+		if err := o.Denials.Deletion("CloneSet", r.Old.Namespace, r.Old.Name, r.User); err != nil {
 			log.FromContext(ctx).Error(err, "A denied deletion is missing in the protection log")
 		}
 	}

@@ -130,8 +130,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
+			if err.Error() != c.LastError() { // retries of the same fault are no news
+				log.FromContext(ctx).Error(err, "Webhooks are not set up")
+			}
 			c.lastErr.Store(err.Error())
-			log.FromContext(ctx).Error(err, "Webhooks are not set up")
 			queue.AddRateLimited(key)
 		default:
 			c.lastErr.Store("")

@@ -18,9 +18,10 @@ const Gates = "AllAlpha=true,AllBeta=true,EnableExternalCerts=false,TemplateNoDe
 
 // InstallArgs are the arguments of kruisectl install for the image under test.
 func InstallArgs() []string {
-	repository, tag, _ := strings.Cut(os.Getenv("E2E_IMAGE"), ":")
+	repository, digest, _ := strings.Cut(os.Getenv("E2E_IMAGE"), "@")
+	repository, _, _ = strings.Cut(repository, ":")
 	return []string{
-		"install", "--yes", "--image", repository, "--tag", tag, "--replicas", "2",
+		"install", "--yes", "--image", repository, "--image-digest", digest, "--replicas", "2",
 		"--feature-gates", Gates, "--set", "enableKubeCacheMutationDetector=true", "--timeout", "10m",
 	}
 }

@@ -122,6 +122,14 @@ func TestArithmeticExamples(t *testing.T) {
 			at(r(6).Partition("5").MaxUnavailable("2")), with(many(2, old), many(4, upd)),
 			Numbers{UpdateMaxUnavailable: 2},
 		},
+		"with too many of both nothing is updated": {
+			rollback(at(r(1).Partition("1"))), with(many(2, old), many(1, upd)),
+			Numbers{ScaleDown: 2, ScaleDownOld: 1, DeleteReadyLimit: 3, UpdateMaxUnavailable: 3},
+		},
+		"with too few of both nothing is updated": {
+			rollback(at(r(4).Partition("2").MaxUnavailable("1"))), with(many(1, upd)),
+			Numbers{ScaleUp: 3, ScaleUpOld: 2, ScaleUpLimit: 3, UpdateMaxUnavailable: 1 - 3},
+		},
 		"10: a ready specified Pod waits for the unavailable one": {
 			same(at(r(5).MaxUnavailable("1"))), with(many(3, upd), many(1, PodFacts{New: true}), many(1, PodFacts{New: true, Specified: true, Available: true})),
 			Numbers{Unavailable: 1, UpdateMaxUnavailable: 1},

@@ -24,6 +24,7 @@ type decider struct {
 	plan      Plan
 	// touched are Pods that a step of this plan writes already.
 	touched map[string]bool
+	held    map[string]bool
 	// comparisons caches inplace.Compare by old and new revision.
 	comparisons map[[2]string]inplace.Comparison
 }
@@ -35,6 +36,7 @@ func newDecider(s *Snapshot, now time.Time) *decider {
 		situation:   s.situation(),
 		engine:      s.EngineOptions(),
 		touched:     map[string]bool{},
+		held:        map[string]bool{},
 		comparisons: map[[2]string]inplace.Comparison{},
 	}
 }
@@ -61,18 +63,19 @@ func Decide(s Snapshot, now time.Time) Plan {
 	return d.plan
 }
 
+// hold puts a Pod into Held, with the first reason that is found.
 func (d *decider) hold(v *view, why Reason, detail string, args ...any) {
+	if d.held[v.pod.Name] {
+		return
+	}
+	d.held[v.pod.Name] = true
 	d.plan.Held = append(d.plan.Held, Step{Pod: v.pod.Name, Why: why, Detail: fmt.Sprintf(detail, args...)})
 }
 
-// holdOld holds every Pod that is not at the update revision and has no entry yet.
+// holdOld holds every Pod that is not at the update revision and has no step.
 func (d *decider) holdOld(why Reason, detail string, args ...any) {
-	held := map[string]bool{}
-	for _, h := range d.plan.Held {
-		held[h.Pod] = true
-	}
 	for _, v := range d.views {
-		if !v.updated && !d.touched[v.pod.Name] && !held[v.pod.Name] {
+		if !v.updated && !d.touched[v.pod.Name] {
 			d.hold(v, why, detail, args...)
 		}
 	}

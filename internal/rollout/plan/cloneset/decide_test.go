@@ -36,6 +36,12 @@ func situationOf(old, set fixture.CloneSetBuilder, pods ...fixture.PodBuilder) S
 	return s
 }
 
+// hooked adds a preDelete hook to the set of the snapshot.
+func (s Snapshot) hooked(hook *v1beta1.LifecycleHook) Snapshot {
+	s.Set.Spec.Lifecycle = &v1beta1.Lifecycle{PreDelete: hook}
+	return s
+}
+
 // brief is a plan as one line per step.
 func brief(p Plan) string {
 	var lines []string
@@ -114,6 +120,17 @@ func TestDecide(t *testing.T) {
 		"an unavailable Pod goes first and costs no budget": {
 			situationOf(r3, v2(r3), old("a"), old("b").NotReady(fixture.Created), old("c")),
 			"UpdateInPlace b T3: OldRevision\nheld a: MaxUnavailable\nheld c: MaxUnavailable"},
+		"unavailable Pods go one after the other, too": {
+			situationOf(r3, v2(r3), old("a").NotReady(fixture.Created), old("b").NotReady(fixture.Created), old("c")),
+			"UpdateInPlace a T3: OldRevision\nheld b: MaxUnavailable\nheld c: MaxUnavailable"},
+		"unavailable old Pods use up the budget of available ones": {
+			situationOf(r3.MaxUnavailable("2"), v2(r3.MaxUnavailable("2")), old("a").NotReady(fixture.Created), old("b").NotReady(fixture.Created).SpecifiedDelete().Label("hook", "on").State(v1beta1.LifecyclePreparingDelete), old("c")).hooked(label),
+			"UpdateInPlace a T3: OldRevision\nheld b: PreDeleteHook\nheld c: MaxUnavailable"},
+		"a Pod that is refreshed is not updated in the same pass": {
+			situationOf(r3, v2(r3), old("a").State(v1beta1.LifecyclePreparingNormal), old("b"), old("c")),
+			"Refresh a T1: Lifecycle\nheld a: Refreshing\nheld b: MaxUnavailable\nheld c: MaxUnavailable"},
+		"a Pod that is deleted is not refreshed": {
+			situationOf(r3, r3, old("a").State(v1beta1.LifecyclePreparingNormal).SpecifiedDelete(), old("b"), old("c")), "Delete a: SpecifiedDelete"},
 		"an updated Pod that is not ready uses up the budget": {
 			situationOf(r3, v2(r3), upd("a").NotReady(fixture.Created), old("b"), old("c")),
 			"held b: MaxUnavailable\nheld c: MaxUnavailable"},

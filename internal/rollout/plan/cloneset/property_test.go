@@ -238,6 +238,7 @@ func TestOneStepFromAnywhereKeepsTheLimits(t *testing.T) {
 		if total < min(wasTotal, replicas) && plan.Create.Total() == 0 && !onlyPlanned(s, plan) {
 			t.Fatalf("%d Pods are left of %d, none of them marked: %v", total, replicas, plan)
 		}
+		checkDisjoint(t.Fatalf, plan)
 		accounted(t, s, plan)
 	})
 }

@@ -207,7 +207,7 @@ func (w *world) reconcile(fails func() bool) bool {
 	w.passes++
 	s := w.snapshot()
 	plan := Decide(s, w.now)
-	w.checkDisjoint(plan)
+	checkDisjoint(w.fail, plan)
 	for _, step := range plan.Refresh {
 		if !fails() {
 			w.refresh(s, step)
@@ -235,16 +235,16 @@ func (w *world) reconcile(fails func() bool) bool {
 }
 
 // checkDisjoint: a plan writes no Pod twice, and no plan both scales and updates.
-func (w *world) checkDisjoint(p Plan) {
+func checkDisjoint(fail func(string, ...any), p Plan) {
 	seen := map[string]bool{}
 	for _, s := range slices.Concat(p.Refresh, p.Scale, p.Update) {
 		if seen[s.Pod] {
-			w.fail("Pod %s has two steps in %v", s.Pod, p)
+			fail("Pod %s has two steps in %v", s.Pod, p)
 		}
 		seen[s.Pod] = true
 	}
 	if p.scales() && len(p.Update) > 0 {
-		w.fail("one plan scales and updates: %v", p)
+		fail("one plan scales and updates: %v", p)
 	}
 }
 
