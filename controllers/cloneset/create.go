@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/expectation"
@@ -48,9 +50,20 @@ func (r *Reconciler) create(ctx context.Context, o *overlay, c plan.Creation) er
 		}
 		pods[i] = newPod(o.snap, templates[rev], rev, ids[i], r.clock.Now())
 	}
-	return errors.Join(slowStart(total, r.parallel, stopAtFirst, func(i int) error {
+	err := errors.Join(slowStart(total, r.parallel, stopAtFirst, func(i int) error {
 		return r.createPod(ctx, o, pods[i], ids[i])
 	})...)
+	if namespaceEnds(err) {
+		log.FromContext(ctx).V(1).Info("The namespace is being deleted, no Pod is created", "cloneSet", klog.KObj(o.snap.Set))
+		return nil
+	}
+	return err
+}
+
+// namespaceEnds says that nothing can be created any more, which no retry changes. Only
+// the first refusal is looked at: it ends the loop, and all others say the same.
+func namespaceEnds(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // instanceIDs completes ids to total with random ones that no Pod and no claim has.
@@ -79,12 +92,16 @@ func (r *Reconciler) createPod(ctx context.Context, o *overlay, pod *corev1.Pod,
 		if slices.ContainsFunc(o.snap.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim.Name }) {
 			continue
 		}
-		if err := r.expectedCreate(ctx, o, claim, expectation.Object{Kind: kindClaim, Name: claim.Name}); err != nil {
+		if err := r.expectedCreate(ctx, o, claim, expectation.Object{Kind: kindClaim, Name: claim.Name}); namespaceEnds(err) {
+			return err
+		} else if err != nil {
 			r.event(o.snap, eventWarns, eventCreateFailed, "failed to create pvc: %v, pvc: %s", err, claim.Name)
 			return fmt.Errorf("creating PersistentVolumeClaim %s: %w", claim.Name, err)
 		}
 	}
-	if err := r.expectedCreate(ctx, o, pod, expectation.Object{Kind: kindPod, Name: pod.Name}); err != nil {
+	if err := r.expectedCreate(ctx, o, pod, expectation.Object{Kind: kindPod, Name: pod.Name}); namespaceEnds(err) {
+		return err
+	} else if err != nil {
 		r.event(o.snap, eventWarns, eventCreateFailed, "failed to create pod: %v, pod: %s", err, pod.Name)
 		return fmt.Errorf("creating Pod %s: %w", pod.Name, err)
 	}

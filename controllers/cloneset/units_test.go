@@ -4,6 +4,7 @@ package cloneset
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -215,4 +217,15 @@ func TestSoonest(t *testing.T) {
 func TestLongMessagesAreCut(t *testing.T) {
 	assert.Empty(t, message(nil))
 	assert.Less(t, len(message(errors.New(string(make([]byte, 5000))))), 1100)
+}
+
+// The API server names the cause beside the reason Forbidden; the reason alone also
+// stands for a quota or a policy, which a retry may find changed.
+func TestOnlyATerminatingNamespaceEndsCreation(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-abcde", errors.New("because it is being terminated"))
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-abcde", errors.New("exceeded quota"))
+	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	assert.True(t, namespaceEnds(errors.Join(nil, fmt.Errorf("creating Pod web-abcde: %w", forbidden))))
+	assert.False(t, namespaceEnds(errors.Join(quota)))
+	assert.False(t, namespaceEnds(nil))
 }

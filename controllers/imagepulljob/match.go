@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/updatesort"
 )
 
 // matcher says which nodes a job is for (images.md 6.4). Events and reconciliation use the
@@ -74,8 +75,8 @@ func active(pod *corev1.Pod) bool {
 }
 
 // podNodes returns the names of the nodes that run matching active Pods, once each, in the
-// order of the Pods.
-func podNodes(ctx context.Context, c client.Reader, namespace string, selector labels.Selector, owner *metav1.OwnerReference) ([]string, error) {
+// order of the Pods, which order may change: nil is by name.
+func podNodes(ctx context.Context, c client.Reader, namespace string, selector labels.Selector, order func([]*corev1.Pod) []*corev1.Pod) ([]string, error) {
 	var list corev1.PodList
 	err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -88,8 +89,8 @@ func podNodes(ctx context.Context, c client.Reader, namespace string, selector l
 		}
 	}
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	if order := orderOf(owner); order != nil {
-		slices.SortStableFunc(pods, order)
+	if order != nil {
+		pods = order(pods)
 	}
 	var names []string
 	seen := map[string]bool{}
@@ -102,45 +103,38 @@ func podNodes(ctx context.Context, c client.Reader, namespace string, selector l
 	return names, nil
 }
 
-// orderOf returns how the owner updates its Pods, or nil when that is not known: a
-// StatefulSet begins with the highest ordinal; CloneSets and SidecarSets take Pods first
-// that are not ready, then younger ones.
-func orderOf(owner *metav1.OwnerReference) func(a, b *corev1.Pod) int {
+// updateOrder returns how the owner of a job updates its Pods, or nil when that is not
+// known: images should be where they are needed first.
+func updateOrder(ctx context.Context, c client.Reader, job *v1beta1.ImagePullJob) (func([]*corev1.Pod) []*corev1.Pod, error) {
+	owner := metav1.GetControllerOf(job)
 	if owner == nil || !strings.HasPrefix(owner.APIVersion, v1beta1.GroupVersion.Group+"/") {
-		return nil
+		return nil, nil
 	}
 	switch owner.Kind {
 	case "StatefulSet":
-		return func(a, b *corev1.Pod) int { return cmp.Compare(ordinal(b.Name), ordinal(a.Name)) }
-	case "CloneSet", "SidecarSet":
-		return func(a, b *corev1.Pod) int {
-			return cmp.Or(
-				cmp.Compare(phaseRank(a), phaseRank(b)),
-				cmp.Compare(readyRank(a), readyRank(b)),
-				b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
-			)
+		return func(pods []*corev1.Pod) []*corev1.Pod {
+			slices.SortStableFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(ordinal(b.Name), ordinal(a.Name)) })
+			return pods
+		}, nil
+	case "CloneSet":
+		var set v1beta1.CloneSet
+		key := client.ObjectKey{Namespace: job.Namespace, Name: owner.Name}
+		if err := c.Get(ctx, key, &set, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading CloneSet %s: %w", key, err)
 		}
+		strategy := set.Spec.UpdateStrategy.RollingUpdate
+		return func(pods []*corev1.Pod) []*corev1.Pod { return updatesort.ForUpdate(pods, pods, strategy) }, nil
+	case "SidecarSet":
+		return func(pods []*corev1.Pod) []*corev1.Pod { return updatesort.ForUpdate(pods, pods, nil) }, nil
 	}
-	return nil
+	return nil, nil
 }
 
+// ordinal is the number at the end of the name of a StatefulSet's Pod, or -1.
 func ordinal(name string) int {
 	n, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
 	if err != nil {
 		return -1
 	}
 	return n
-}
-
-func phaseRank(pod *corev1.Pod) int {
-	return slices.Index([]corev1.PodPhase{corev1.PodPending, corev1.PodUnknown, corev1.PodRunning}, pod.Status.Phase)
-}
-
-func readyRank(pod *corev1.Pod) int {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			return 1
-		}
-	}
-	return 0
 }

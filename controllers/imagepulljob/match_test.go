@@ -52,7 +52,7 @@ func TestNodes(t *testing.T) {
 		pod("young", "a", func(p *corev1.Pod) {
 			p.Labels["set"], p.CreationTimestamp = "clone", metav1.Time{Time: t0.Add(time.Hour)}
 		}),
-		pod("old", "b", func(p *corev1.Pod) { p.Labels["set"] = "clone" }),
+		pod("old", "b", func(p *corev1.Pod) { p.Labels["set"], p.Labels["first"] = "clone", "yes" }),
 		pod("sick", "c", func(p *corev1.Pod) { p.Labels["set"], p.Status.Conditions = "clone", nil }),
 	}
 	bySelector := func(s v1beta1.ImagePullJobNodeSelector) jobBuilder {
@@ -62,7 +62,7 @@ func TestNodes(t *testing.T) {
 		return newJob().with(func(j *v1beta1.ImagePullJob) {
 			j.Spec.PodSelector = &v1beta1.ImagePullJobPodSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{key: value}}}
 			if owner != "" {
-				j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1alpha1", Kind: owner, Controller: new(true)}}
+				j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1alpha1", Kind: owner, Name: "set", Controller: new(true)}}
 			}
 		})
 	}
@@ -81,6 +81,18 @@ func TestNodes(t *testing.T) {
 		"a CloneSet begins with sick Pods, then young":  {byPods("set", "clone", "CloneSet"), []string{"c", "a", "b"}},
 		"another owner has no order of its own":         {byPods("set", "clone", "DaemonSet"), []string{"a", "b", "c"}},
 	}
+	objects = append(objects, &v1beta1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "priority"},
+		Spec: v1beta1.CloneSetSpec{UpdateStrategy: v1beta1.CloneSetUpdateStrategy{RollingUpdate: &v1beta1.RollingUpdateCloneSetStrategy{
+			PriorityStrategy: &v1beta1.UpdatePriorityStrategy{WeightPriority: []v1beta1.UpdatePriorityWeightTerm{{
+				Weight: 1, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"first": "yes"}},
+			}}},
+		}}},
+	})
+	byPriority := cases["a CloneSet begins with sick Pods, then young"]
+	byPriority.job = byPriority.job.with(func(j *v1beta1.ImagePullJob) { j.OwnerReferences[0].Name = "priority" })
+	byPriority.want = []string{"b", "c", "a"}
+	cases["a CloneSet's priority counts"] = byPriority
 	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).Build()}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

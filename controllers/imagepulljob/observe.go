@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -74,7 +73,11 @@ func (r *Reconciler) nodes(ctx context.Context, job *v1beta1.ImagePullJob) ([]*v
 		sortByName(nodes)
 		return nodes, nil
 	}
-	names, err := podNodes(ctx, r.Client, job.Namespace, match.pods, metav1.GetControllerOf(job))
+	order, err := updateOrder(ctx, r.Client, job)
+	if err != nil {
+		return nil, err
+	}
+	names, err := podNodes(ctx, r.Client, job.Namespace, match.pods, order)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +91,7 @@ func (r *Reconciler) nodes(ctx context.Context, job *v1beta1.ImagePullJob) ([]*v
 			nodes = append(nodes, node)
 		}
 	}
-	if orderOf(metav1.GetControllerOf(job)) == nil {
+	if order == nil {
 		sortByName(nodes)
 	}
 	return nodes, nil

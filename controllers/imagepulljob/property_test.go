@@ -52,7 +52,7 @@ func TestJobsEnd(t *testing.T) {
 			}
 			if disturbances > 0 && rapid.Bool().Draw(t, "disturb") {
 				disturbances--
-				disturb(t, &snap)
+				disturb(t, &snap, fmt.Sprintf("late%d", disturbances))
 				if len(count(snap).pulling) > limit {
 					return // another job restarted nodes that were through: nobody's limit
 				}
@@ -84,10 +84,10 @@ func unfinished(snap Snapshot) []string {
 	return slices.Concat(c.pulling, c.unassigned)
 }
 
-// disturb does what others do meanwhile.
-func disturb(t *rapid.T, snap *Snapshot) {
+// disturb does what others do meanwhile; late is the name of a node that joins.
+func disturb(t *rapid.T, snap *Snapshot, late string) {
 	if len(snap.Nodes) == 0 {
-		snap.Nodes = append(snap.Nodes, newNode("late").obj)
+		snap.Nodes = append(snap.Nodes, newNode(late).obj)
 		return
 	}
 	i := rapid.IntRange(0, len(snap.Nodes)-1).Draw(t, "node")
@@ -97,7 +97,7 @@ func disturb(t *rapid.T, snap *Snapshot) {
 		snap.Nodes = slices.Delete(slices.Clone(snap.Nodes), i, i+1)
 		return
 	case "join":
-		snap.Nodes = append(slices.Clone(snap.Nodes), newNode(fmt.Sprintf("late%d", len(snap.Nodes))).obj)
+		snap.Nodes = append(slices.Clone(snap.Nodes), newNode(late).obj)
 		return
 	case "expire":
 		changed.Spec.Images = nil

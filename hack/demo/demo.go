@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 )
@@ -83,8 +85,18 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
+	// Read now: when the rollout is complete the job is deleted, and its record on the nodes with it.
+	nodeImages := &v1beta1.NodeImageList{}
+	if err := d.client.List(ctx, nodeImages); err != nil {
+		return fmt.Errorf("listing NodeImages: %w", err)
+	}
+
 	d.say("What will the rollout do?")
-	if err := d.call(ctx, "rollout", "preview", "cloneset/"+name); err != nil {
+	manifest, err := released()
+	if err != nil {
+		return err
+	}
+	if err := d.callWith(ctx, manifest, "rollout", "preview", "-f", "-"); err != nil {
 		return err
 	}
 
@@ -102,10 +114,6 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodeImages := &v1beta1.NodeImageList{}
-	if err := d.client.List(ctx, nodeImages); err != nil {
-		return fmt.Errorf("listing NodeImages: %w", err)
-	}
 	rows := compare(before, after, nodeImages.Items)
 	fmt.Fprintln(d.out)
 	printTable(d.out, rows)
@@ -118,9 +126,14 @@ func (d *demo) say(format string, args ...any) {
 
 // call runs kruisectl where the reader can see the command and what it prints.
 func (d *demo) call(ctx context.Context, args ...string) error {
+	return d.callWith(ctx, os.Stdin, args...)
+}
+
+// callWith is call with something else on standard input.
+func (d *demo) callWith(ctx context.Context, in io.Reader, args ...string) error {
 	fmt.Fprintf(d.out, "$ kruisectl -n %s %s\n", namespace, strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, d.kruisectl, append([]string{"-n", namespace}, args...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, d.out, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, d.out, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("kruisectl %s: %w", strings.Join(args, " "), err)
 	}
@@ -194,6 +207,16 @@ func (d *demo) pods(ctx context.Context) ([]corev1.Pod, error) {
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items, nil
+}
+
+// released is the manifest of the CloneSet as it will be: new image, no partition.
+func released() (io.Reader, error) {
+	cs := webSet()
+	cs.APIVersion, cs.Kind = v1beta1.GroupVersion.String(), "CloneSet"
+	cs.Spec.Template.Spec.Containers[0].Image = newImage
+	cs.Spec.UpdateStrategy.RollingUpdate.Partition = nil
+	raw, err := yaml.Marshal(cs)
+	return bytes.NewReader(raw), err
 }
 
 // webSet is the CloneSet of the demo: two containers of which one will change, spread over

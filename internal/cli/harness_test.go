@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -51,6 +52,7 @@ type world struct {
 	// onPatch, when set, runs before each patch, e.g. for a write of somebody else.
 	onPatch func(client.WithWatch)
 	env     map[string]string
+	clock   clock.WithTicker // nil stands still at t0
 	name    string
 }
 
@@ -154,16 +156,30 @@ func (w *world) run(args ...string) result {
 	return w.runCtx(w.t.Context(), args...)
 }
 
+// runBare is run without -n, for command lines that must start with their own word.
+func (w *world) runBare(args ...string) result {
+	w.t.Helper()
+	return w.execute(w.t.Context(), args)
+}
+
 func (w *world) runCtx(ctx context.Context, args ...string) result {
 	w.t.Helper()
+	return w.execute(ctx, append([]string{"-n", "shop"}, args...))
+}
+
+func (w *world) execute(ctx context.Context, args []string) result {
 	var stdout, stderr bytes.Buffer
 	f := factory.New(w.name, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
 	f.Clock = clocktesting.NewFakeClock(t0)
+	if w.clock != nil {
+		f.Clock = w.clock
+	}
 	f.Getenv = func(k string) string { return w.env[k] }
 	f.Flags.KubeConfig = new(filepath.Join(w.t.TempDir(), "none"))
+	f.Flags.Namespace = new("shop")
 	f.OpenClient = func(*rest.Config, *runtime.Scheme) (client.WithWatch, error) { return w.client, nil }
 	before := len(w.writes)
-	code := Execute(ctx, f, append([]string{"-n", "shop"}, args...))
+	code := Execute(ctx, f, args)
 	return result{out: stdout.String(), err: stderr.String(), code: code, writes: w.writes[before:]}
 }
 
@@ -251,3 +267,5 @@ func (s *shop) objects() []client.Object {
 }
 
 func (s *shop) world(t *testing.T) *world { return newWorld(t, s.objects()...) }
+
+func equal(a, b any) bool { return cmp.Equal(a, b) }

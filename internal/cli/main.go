@@ -12,11 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
@@ -25,6 +27,8 @@ import (
 // Main runs the program for argv and returns its exit code. argv[0] chooses the name
 // it answers to (cli.md 1.1).
 func Main(ctx context.Context, argv []string, streams genericiooptions.IOStreams) int {
+	// Without this, controller-runtime complains on stderr after half a minute.
+	ctrllog.SetLogger(logr.Discard())
 	name, args := program(argv)
 	f := factory.New(name, streams)
 	return Execute(ctx, f, args)

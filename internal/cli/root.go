@@ -54,7 +54,10 @@ func New(f *factory.Factory) *cobra.Command {
 		if err := fromEnvironment(cmd, f.Getenv); err != nil {
 			return out.Usage(err)
 		}
-		return out.Usage(f.Global.Validate())
+		if err := f.Global.Validate(); err != nil {
+			return out.Usage(err)
+		}
+		return f.Global.Trace()
 	}
 	add := func(group string, cmds ...*cobra.Command) {
 		for _, c := range cmds {

@@ -84,12 +84,16 @@ func (c *Cluster) Plan(ctx context.Context, m *Manifests, o ApplyOptions, mode D
 // and remembers it in the inventory. Every step can be repeated; on an error the result
 // says what is already done.
 func (c *Cluster) Run(ctx context.Context, m *Manifests, previous *Inventory, o RunOptions, p Progress) (Result, error) {
-	r := &run{Cluster: c, m: m, o: o, p: p, previous: previous, steps: len(runSteps) + 1}
-	if o.Prune && previous != nil {
-		r.steps++
+	r := &run{Cluster: c, m: m, o: o, p: p, previous: previous}
+	for i := range runSteps {
+		if len(r.objects(i)) > 0 {
+			r.steps++
+		}
 	}
-	if o.Wait {
-		r.steps++
+	for _, more := range []bool{o.Prune && previous != nil, o.Wait, r.remembers()} {
+		if more {
+			r.steps++
+		}
 	}
 	err := r.do(ctx)
 	return r.result, err
@@ -115,8 +119,11 @@ func (r *run) next(format string, args ...any) {
 func (r *run) do(ctx context.Context) error {
 	r.uids = map[string]string{}
 	for i, s := range runSteps {
-		r.next("%s", s.title)
-		if err := r.apply(ctx, r.objects(i)); err != nil {
+		objs := r.objects(i)
+		if len(objs) > 0 {
+			r.next("%s", s.title)
+		}
+		if err := r.apply(ctx, objs); err != nil {
 			return err
 		}
 		if err := r.settle(ctx, s.title); err != nil {
@@ -135,9 +142,15 @@ func (r *run) do(ctx context.Context) error {
 			return err
 		}
 	}
+	if !r.remembers() {
+		return nil
+	}
 	r.next("inventory")
 	return r.finish(ctx)
 }
+
+// remembers reports that there is an inventory: CRDs alone have no namespace for it.
+func (r *run) remembers() bool { return !r.m.Values.CRDs.Only }
 
 // objects returns those of one step, webhooks failing open when they come last.
 func (r *run) objects(step int) []*unstructured.Unstructured {
@@ -194,6 +207,9 @@ func (r *run) apply(ctx context.Context, objs []*unstructured.Unstructured) erro
 func (r *run) settle(ctx context.Context, title string) error {
 	switch title {
 	case "namespaces":
+		if !r.remembers() {
+			return nil
+		}
 		if err := r.namespacesUsable(ctx); err != nil {
 			return err
 		}

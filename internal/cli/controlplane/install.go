@@ -216,6 +216,9 @@ func (o *installOptions) apply(ctx context.Context, c *install.Cluster, m *insta
 		changesSomething = changesSomething || ch.Action == install.Configured
 	}
 	if changesSomething {
+		if err := o.run.rehearse(ctx, c, m); err != nil {
+			return o.run.failure(o.Factory, "install", err)
+		}
 		fmt.Fprintln(o.ErrOut, "This will:")
 		printPlan(o.Factory, plan, nil)
 		if err := confirm(ctx, o.Factory, "install", "Go on"+o.where()+"?"); err != nil {
@@ -307,6 +310,13 @@ func (r *runFlags) execute(ctx context.Context, f *factory.Factory, c *install.C
 	}, p)
 }
 
+// rehearse lets the server check every object before the first one is written, so that
+// a conflict or a refusal leaves nothing half done.
+func (r *runFlags) rehearse(ctx context.Context, c *install.Cluster, m *install.Manifests) error {
+	_, err := c.Plan(ctx, m, r.applyOptions(install.DryRunServer), install.DryRunServer)
+	return err
+}
+
 // failure gives an error of a run its three parts and its exit code.
 func (r *runFlags) failure(f *factory.Factory, doing string, err error) error {
 	var (
@@ -330,6 +340,7 @@ func (r *runFlags) failure(f *factory.Factory, doing string, err error) error {
 		fail.Cause = errors.New("what holds it:" + bullet(terminating.Remaining))
 		fail.Next = "kubectl get namespace " + terminating.Namespace + " -o yaml"
 	case errors.As(err, &conflict):
+		fail.Cause = errors.New(conflict.Error())
 		fail.Next = "add --force-conflicts to take the fields"
 	case errors.As(err, &lost):
 		fail.Next = "kubectl get --raw /apis/apps.kruise.io   # the versions that are served"

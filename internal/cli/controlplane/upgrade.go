@@ -169,6 +169,9 @@ func (o *upgradeOptions) apply(ctx context.Context, c *install.Cluster, m *insta
 		}
 		return writeResult(o.Factory, format, m, install.Result{Changes: plan, Waited: false})
 	}
+	if err := o.run.rehearse(ctx, c, m); err != nil {
+		return o.run.failure(o.Factory, "upgrade", err)
+	}
 	fmt.Fprintf(o.ErrOut, "Upgrade from %s to %s:\n", orDash(e.Version), m.Version)
 	o.printChanges(plan, obsolete, diffs)
 	if err := confirm(ctx, o.Factory, "upgrade", "Go on"+contextOf(o.Factory)+"?"); err != nil {

@@ -50,6 +50,7 @@ type watcher struct {
 	unseen   time.Time // since when the controller has not seen the spec
 	hinted   bool
 	pending  verdict.Verdict // a final verdict that has to hold a moment
+	since    time.Time       // when pending was seen first
 	lost     bool
 }
 
@@ -97,11 +98,14 @@ func (w *watcher) follow(ctx context.Context) end {
 			w.hint(ctx, live, r)
 			continue
 		}
-		if w.pending == r.Result.Verdict || firstLook || r.Result.Verdict == verdict.Gone {
+		now := w.o.f.Clock.Now()
+		if firstLook || r.Result.Verdict == verdict.Gone || w.pending == r.Result.Verdict && now.Sub(w.since) >= settle {
 			return end{r: r, code: code}
 		}
-		w.pending = r.Result.Verdict
-		live.Again(ctx, settle)
+		if w.pending != r.Result.Verdict {
+			w.pending, w.since = r.Result.Verdict, now
+			live.Again(ctx, settle)
+		}
 	}
 }
 

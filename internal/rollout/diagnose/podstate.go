@@ -45,7 +45,8 @@ func Available(p *corev1.Pod, minReady time.Duration, now time.Time) bool {
 	if s := p.Labels[v1beta1.LifecycleStateLabel]; s != "" && s != string(v1beta1.LifecycleNormal) {
 		return false
 	}
-	return now.Sub(c.LastTransitionTime.Time) >= minReady
+	// Without a minimum there is nothing to compare, also when the clocks differ.
+	return minReady <= 0 || now.Sub(c.LastTransitionTime.Time) >= minReady
 }
 
 // State is the one word for what a Pod is doing, and when that began.

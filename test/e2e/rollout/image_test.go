@@ -25,7 +25,7 @@ func TestPrivateImageIsPulledWithASecret(t *testing.T) {
 	image := registry + "/private/app:1"
 
 	// Without the secret every node fails, and the command says so.
-	r := e.Try("image", "pull", image, "--name", "refused", "--backoff", "0", "--parallelism", "3", "--wait", "--timeout", "5m")
+	r := e.Try("image", "pull", image, "--name", "refused", "--policy", "Always", "--backoff", "0", "--parallelism", "3", "--wait", "--timeout", "5m")
 	require.Equal(t, 3, r.Code, "exit code without credentials:\n%s", r.Text())
 
 	config, err := json.Marshal(map[string]any{"auths": map[string]any{registry: map[string]string{"username": user, "password": password}}})

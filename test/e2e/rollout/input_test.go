@@ -35,7 +35,7 @@ func TestBadInputGetsOneClearSentence(t *testing.T) {
 		"no permission":       {[]string{"--as", "nobody", "rollout", "pause", "cloneset/web"}, 1, "forbidden"},
 		"partition over 100%": {[]string{"rollout", "partition", "cloneset/web", "140%"}, 2, "140%"},
 		"unknown revision":    {[]string{"rollout", "undo", "cloneset/web", "--to-revision", "77"}, 1, "77"},
-		"unreadable file":     {[]string{"rollout", "preview", "cloneset/web", "-f", "/does/not/exist.yaml"}, 2, "/does/not/exist.yaml"},
+		"unreadable file":     {[]string{"rollout", "preview", "-f", "/does/not/exist.yaml"}, 2, "/does/not/exist.yaml"},
 		"unknown gate":        {[]string{"feature-gates", "enable", "NoSuchGate"}, 2, "NoSuchGate"},
 		"unknown command":     {[]string{"rolout", "status", "cloneset/web"}, 2, "rollout"},
 	}
