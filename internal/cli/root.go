@@ -84,6 +84,7 @@ func newRoot(f *factory.Factory, cfg *config) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(f.Out, cmd, f.Name()) })
 	asGroups(root)
+	explainRBAC(f, root)
 	return root
 }
 
