@@ -57,6 +57,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 	set := &v1beta1.CloneSet{}
 	if err := r.client.Get(ctx, key, set); apierrors.IsNotFound(err) {
 		r.tracker.Forget(key)
+		r.limited.Delete(key)
 		return nil, 0, nil
 	} else if err != nil {
 		return nil, 0, fmt.Errorf("reading CloneSet %s: %w", key, err)

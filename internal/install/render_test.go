@@ -352,6 +352,18 @@ func TestRenderParts(t *testing.T) {
 			require.Less(t, len(data), 256<<10, Name(o))
 		}
 	})
+	t.Run("the manager may write its CA to every CRD that it converts", func(t *testing.T) {
+		m := render(t, defaults(t, ProfileDefault))
+		var converted []string
+		for _, o := range m.Objects {
+			if strategy, _, _ := unstructured.NestedString(o.Object, "spec", "conversion", "strategy"); strategy == "Webhook" {
+				converted = append(converted, o.GetName())
+			}
+		}
+		rules, _, _ := unstructured.NestedSlice(find(m, named(gvkClusterRole, "kruise-certs-role")).Object, "rules")
+		allowed, _, _ := unstructured.NestedStringSlice(rules[2].(map[string]any), "resourceNames")
+		require.Equal(t, converted, allowed)
+	})
 	t.Run("only one image", func(t *testing.T) {
 		require.Equal(t, []string{DefaultRepository + ":" + ManifestsVersion()}, Images(render(t, defaults(t, ProfileDefault)).Objects))
 	})
