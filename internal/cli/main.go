@@ -59,9 +59,21 @@ func Execute(ctx context.Context, f *factory.Factory, args []string) (code int) 
 			code = internalError(f, args, p)
 		}
 	}()
-	root := New(f)
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
+	cfg, err := loadConfig(f.Getenv)
+	if err != nil {
+		cfg = &config{}
+	}
+	root := newRoot(f, cfg)
+	cmd := root
+	if err == nil {
+		args, err = cfg.expand(root, args)
+	}
+	if err == nil {
+		root.SetArgs(args)
+		cmd, err = root.ExecuteContextC(ctx)
+	} else {
+		err = out.Usage(err)
+	}
 	if err == nil {
 		if f.Global.WarningsAsErrors && f.Global.Warned() {
 			return out.CodeError

@@ -44,6 +44,9 @@ type Factory struct {
 	// OpenClient makes a client; nil means a real one with a lazy REST mapping.
 	OpenClient func(*rest.Config, *runtime.Scheme) (client.WithWatch, error)
 
+	// Protected: the configuration wants the name of the context typed before a change.
+	Protected bool
+
 	name   string
 	mu     sync.Mutex
 	config *rest.Config
