@@ -34,6 +34,7 @@ var groups = []struct{ id, title string }{
 func New(f *factory.Factory) *cobra.Command { return newRoot(f, &config{}) }
 
 func newRoot(f *factory.Factory, cfg *config) *cobra.Command {
+	f.ProtectedContext = cfg.protected
 	root := &cobra.Command{
 		Use:   "kruisectl",
 		Short: "Install, drive and explain Kruise workloads",
@@ -59,7 +60,6 @@ func newRoot(f *factory.Factory, cfg *config) *cobra.Command {
 		if err := cfg.apply(cmd); err != nil {
 			return out.Usage(err)
 		}
-		f.Protected = cfg.protected(f.ContextName())
 		if err := f.Global.Validate(); err != nil {
 			return out.Usage(err)
 		}

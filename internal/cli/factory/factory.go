@@ -44,8 +44,10 @@ type Factory struct {
 	// OpenClient makes a client; nil means a real one with a lazy REST mapping.
 	OpenClient func(*rest.Config, *runtime.Scheme) (client.WithWatch, error)
 
-	// Protected: the configuration wants the name of the context typed before a change.
-	Protected bool
+	// ProtectedContext reports contexts whose name the configuration wants typed before a
+	// change; nil protects none. It is asked late: reading the context fixes the kubeconfig,
+	// and flags may not be parsed yet.
+	ProtectedContext func(context string) bool
 
 	name   string
 	mu     sync.Mutex

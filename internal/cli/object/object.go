@@ -219,7 +219,7 @@ func (o *Write) Options(f *factory.Factory) (apply.Options, error) {
 // confirmContext asks for the name of a protected context (cli.md 1.3). Neither --yes nor
 // --force stands for it.
 func confirmContext(f *factory.Factory) error {
-	if !f.Protected {
+	if f.ProtectedContext == nil || !f.ProtectedContext(f.ContextName()) {
 		return nil
 	}
 	refused := &out.Failure{
