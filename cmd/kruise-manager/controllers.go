@@ -88,7 +88,7 @@ next:
 			logger.Info("A controller does not run as its kind is not served", "controller", e.name, "kind", e.kind)
 			continue
 		}
-		err := e.add(mgr)
+		err := e.add(mgr) //nolint:contextcheck // indexes are registered with the cache, which outlives ctx
 		if meta.IsNoMatchError(err) {
 			logger.Error(err, "A controller does not run", "controller", e.name)
 			continue

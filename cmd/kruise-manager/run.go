@@ -111,7 +111,7 @@ func run(ctx context.Context, o *options) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // told to end: that is no failure
 		}
 		if err := addChecks(mgr, hooks, o.draining); err != nil {
 			return err
