@@ -288,6 +288,14 @@ func TestTagOf(t *testing.T) {
 	}
 }
 
+func TestVersionOf(t *testing.T) {
+	for image, want := range map[string]string{
+		"a/b:v1": "v1", "a/b@sha256:0123456789abcdef0123": "sha256:0123456789ab", "a/b:v1@sha256:0123": "v1", "a/b@sha256:01": "sha256:01", "a/b": "",
+	} {
+		require.Equal(t, want, versionOf(image), image)
+	}
+}
+
 func TestOwnFinalizer(t *testing.T) {
 	for f, want := range map[string]bool{
 		"apps.kruise.io/fake-finalizer": true, "kruise.io/x": true, "rollouts.kruise.io/x": true,

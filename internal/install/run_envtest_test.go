@@ -107,47 +107,78 @@ func comparable(o *unstructured.Unstructured) map[string]any {
 	return c.Object
 }
 
+func kubectl(t *testing.T, cfg *rest.Config, stdin string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
+		append([]string{"--kubeconfig", kubeconfig(t, cfg)}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
 // The three ways to install give the same objects: kruisectl install, manifest render into
 // kubectl apply, and kubectl apply of the kustomize tree.
 func TestThreeWaysGiveTheSameObjects(t *testing.T) {
-	for _, profile := range []Profile{ProfileDefault, ProfileE2E} {
-		t.Run(string(profile), func(t *testing.T) {
-			m := render(t, defaults(t, profile))
-			installed, _ := newCluster(t)
-			mustRun(t, installed, m, nil, RunOptions{})
+	m := render(t, defaults(t, ProfileDefault))
+	installed, _ := newCluster(t)
+	mustRun(t, installed, m, nil, RunOptions{})
+	rendered, renderedCfg := newCluster(t)
+	kubectl(t, renderedCfg, stream(t, m.Objects), "apply", "-f", "-")
+	built, builtCfg := newCluster(t)
+	kubectl(t, builtCfg, "", "apply", "-k", "../../manifests/overlays/default")
 
-			kubectl := func(cfg *rest.Config, stdin string, args ...string) {
-				cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
-					append([]string{"--kubeconfig", kubeconfig(t, cfg)}, args...)...)
-				cmd.Stdin = strings.NewReader(stdin)
-				out, err := cmd.CombinedOutput()
-				require.NoError(t, err, string(out))
-			}
-			rendered, renderedCfg := newCluster(t)
-			kubectl(renderedCfg, stream(t, m.Objects), "apply", "-f", "-")
-			built, builtCfg := newCluster(t)
-			kubectl(builtCfg, "", "apply", "-k", "../../manifests/overlays/"+string(profile))
-
-			for _, o := range m.Objects {
-				want := comparable(mustGet(t, installed, o))
-				if diff := cmp.Diff(want, comparable(mustGet(t, rendered, o))); diff != "" {
-					t.Errorf("%s of manifest render differs (-install +apply):\n%s", Name(o), diff)
-				}
-				if diff := cmp.Diff(want, comparable(mustGet(t, built, o))); diff != "" {
-					t.Errorf("%s of kubectl apply -k differs (-install +apply):\n%s", Name(o), diff)
-				}
-			}
-
-			t.Run("and install over it changes no spec", func(t *testing.T) {
-				existing, err := rendered.Detect(t.Context(), DefaultNamespace)
-				require.NoError(t, err)
-				require.Equal(t, OwnerRendered, existing.Owner)
-				for _, c := range mustRun(t, rendered, m, nil, RunOptions{}).Changes {
-					require.Equal(t, Unchanged, c.Action, "%s: %v", Name(c.Object), c.Diffs)
-				}
-			})
-		})
+	for _, o := range m.Objects {
+		want := comparable(mustGet(t, installed, o))
+		if diff := cmp.Diff(want, comparable(mustGet(t, rendered, o))); diff != "" {
+			t.Errorf("%s of manifest render differs (-install +apply):\n%s", Name(o), diff)
+		}
+		if diff := cmp.Diff(want, comparable(mustGet(t, built, o))); diff != "" {
+			t.Errorf("%s of kubectl apply -k differs (-install +apply):\n%s", Name(o), diff)
+		}
 	}
+	t.Run("and install over the others changes nothing", func(t *testing.T) {
+		existing, err := rendered.Detect(t.Context(), DefaultNamespace)
+		require.NoError(t, err)
+		require.Equal(t, OwnerRendered, existing.Owner)
+		for _, c := range append(mustRun(t, rendered, m, nil, RunOptions{}).Changes, mustRun(t, built, m, nil, RunOptions{}).Changes...) {
+			require.Equal(t, Unchanged, c.Action, "%s: %v", Name(c.Object), c.Diffs)
+		}
+	})
+}
+
+// The acceptance harness applies the profile e2e over a Namespace that exists already.
+func TestProfileE2EOverAnExistingNamespace(t *testing.T) {
+	c, cfg := newCluster(t)
+	require.NoError(t, c.Client.Create(t.Context(), named(gvkNamespace, DefaultNamespace)))
+	m := render(t, defaults(t, ProfileE2E))
+	kubectl(t, cfg, stream(t, m.Objects), "apply", "-f", "-")
+	for _, ch := range mustRun(t, c, m, nil, RunOptions{}).Changes {
+		require.Equal(t, Unchanged, ch.Action, "%s: %v", Name(ch.Object), ch.Diffs)
+	}
+}
+
+func TestUnmanagedKindsStopATakeOver(t *testing.T) {
+	ctx := t.Context()
+	c, _ := newCluster(t)
+	m := render(t, defaults(t, ProfileDefault))
+	sidecars := find(m, named(gvkCRD, "imagepulljobs.apps.kruise.io")).DeepCopy()
+	sidecars.SetName("sidecarsets.apps.kruise.io")
+	unstructured.RemoveNestedField(sidecars.Object, "spec", "conversion")
+	for field, value := range map[string]string{"kind": "SidecarSet", "listKind": "SidecarSetList", "plural": "sidecarsets", "singular": "sidecarset"} {
+		require.NoError(t, unstructured.SetNestedField(sidecars.Object, value, "spec", "names", field))
+	}
+	require.NoError(t, c.Client.Create(ctx, sidecars))
+	require.NoError(t, c.waitFor(ctx, []Condition{c.crdsEstablished([]string{sidecars.GetName()})}, time.Minute, Progress{}))
+	p := &preflight{Cluster: c, m: m}
+	require.Equal(t, CheckWarning, p.unmanagedKinds(ctx).state)
+
+	set := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps.kruise.io/v1beta1", "kind": "SidecarSet",
+		"metadata": map[string]any{"name": "s", "namespace": "default"},
+		"spec":     map[string]any{"image": "x", "completionPolicy": map[string]any{"type": "Always"}}}}
+	require.Eventually(t, func() bool { return c.Client.Create(ctx, set) == nil }, 30*time.Second, 100*time.Millisecond)
+	f := p.unmanagedKinds(ctx)
+	require.Equal(t, CheckError, f.state)
+	require.Equal(t, "version v0.1.0 has no controller for: 1 SidecarSet", f.message)
 }
 
 func TestRunTwiceWritesNothing(t *testing.T) {
@@ -388,7 +419,7 @@ func TestUninstall(t *testing.T) {
 		r, err := c.PlanUninstall(ctx, existing, UninstallOptions{PurgeCRDs: true})
 		var left *RemainingError
 		require.True(t, errors.As(err, &left), "%v", err)
-		require.EqualError(t, err, "deleting the CRDs would delete 1 CloneSet, 1 ImagePullJob and their Pods")
+		require.EqualError(t, err, "deleting the CRDs would delete 1 CloneSet, 1 ImagePullJob and the Pods that they own")
 		require.Len(t, r.Remaining, 2)
 	})
 	t.Run("a foreign object keeps the namespace", func(t *testing.T) {

@@ -69,7 +69,7 @@ func (e *RemainingError) Error() string {
 	for _, k := range sortedKeys(counts) {
 		list = append(list, fmt.Sprintf("%d %s", counts[k], k))
 	}
-	return "deleting the CRDs would delete " + strings.Join(list, ", ") + " and their Pods"
+	return "deleting the CRDs would delete " + strings.Join(list, ", ") + " and the Pods that they own"
 }
 
 // systemKinds are custom resources that the product makes for itself.
