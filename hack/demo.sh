@@ -12,7 +12,8 @@ if [ "$(id -u)" -ne 0 ] || [ -n "${DEMO_SIMULATED:-}" ]; then
   eval "$(cluster env)"
   # No node can run the manager's Pods, so nobody waits for them: they stay Pending, and say why.
   kruisectl install --yes --wait=false --replicas 1 --feature-gates "$gates"
-  cluster run-manager --program bin/kruise-manager
+  # Simulated nodes need no time to settle before they get a NodeImage.
+  cluster run-manager --program bin/kruise-manager -- --nodeimage-creation-delay=1s
 else
   cluster up
   eval "$(cluster env)"

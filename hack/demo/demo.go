@@ -82,6 +82,9 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
+	if err := d.nodesTakeImages(ctx); err != nil {
+		return err
+	}
 	d.say("The new image is pulled on every node before any Pod is touched: partition 100%% holds the Pods")
 	if err := d.call(ctx, "set", "image", "cloneset/"+name, "app="+newImage); err != nil {
 		return err
@@ -204,6 +207,29 @@ func (d *demo) settled(ctx context.Context, image string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for %d available Pods with image %s (status: %+v): %w", replicas, image, cs.Status, err)
+	}
+	return nil
+}
+
+// nodesTakeImages waits until every node has its NodeImage, which comes some time after the node:
+// a node without one is not pulled on, and the rollout would not wait for it.
+func (d *demo) nodesTakeImages(ctx context.Context) error {
+	missing := ""
+	err := wait.PollUntilContextTimeout(ctx, time.Second/4, patience, true, func(ctx context.Context) (bool, error) {
+		nodes := &corev1.NodeList{}
+		if err := d.client.List(ctx, nodes); err != nil {
+			return false, err
+		}
+		for _, n := range nodes.Items {
+			if err := d.client.Get(ctx, client.ObjectKey{Name: n.Name}, &v1beta1.NodeImage{}); err != nil {
+				missing = n.Name
+				return false, client.IgnoreNotFound(err)
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the NodeImage of node %s: %w", missing, err)
 	}
 	return nil
 }
