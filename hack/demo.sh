@@ -10,8 +10,12 @@ if [ "$(id -u)" -ne 0 ] || [ -n "${DEMO_SIMULATED:-}" ]; then
   echo "demo: the nodes are SIMULATED: no container runs. The Kubernetes control plane is real, and the manager runs as a process of this machine." >&2
   cluster up --rootless-simulated --simulated 3
   eval "$(cluster env)"
-  # No node can run the manager's Pods, so nobody waits for them: they stay Pending, and say why.
-  kruisectl install --yes --wait=false --replicas 1 --feature-gates "$gates"
+  if "$KUBECTL" -n kruise-system get deployment kruise-controller-manager >/dev/null 2>&1; then
+    echo "demo: installed by an earlier run; for a fresh installation take the cluster down first (make cluster-down)" >&2
+  else
+    # No node can run the manager's Pods, so nobody waits for them: they stay Pending, and say why.
+    kruisectl install --yes --wait=false --replicas 1 --feature-gates "$gates"
+  fi
   # Simulated nodes need no time to settle before they get a NodeImage.
   cluster run-manager --program bin/kruise-manager -- --nodeimage-creation-delay=1s
 else
