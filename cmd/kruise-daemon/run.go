@@ -93,7 +93,11 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 func restConfig(o options) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	load := rest.InClusterConfig
+	if o.kubeconfig != "" {
+		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", o.kubeconfig) }
+	}
+	config, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("loading the client configuration: %w", err)
 	}

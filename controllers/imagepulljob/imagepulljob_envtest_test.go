@@ -320,6 +320,7 @@ func TestPullSecretsAreSharedAndReleased(t *testing.T) {
 	require.Equal(t, []v1beta1.ReferenceObject{{Namespace: pullsecret.DefaultNamespace, Name: copies()[0].Name, Mode: "batch"}}, node.Spec.Images["nginx"].PullSecrets)
 
 	require.NoError(t, c.Delete(t.Context(), c.eventually(t, first, soon, "finalizer", func(j *v1beta1.ImagePullJob) bool { return len(j.Finalizers) == 1 })))
+	require.NoError(t, c.Get(t.Context(), first, &v1beta1.ImagePullJob{}), "found right after its deletion")
 	c.eventually(t, first, soon, "deletion", gone)
 	require.Equal(t, "default/second", copies()[0].Annotations["imagepulljobs.kruise.io/references"])
 

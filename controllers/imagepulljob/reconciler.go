@@ -45,6 +45,10 @@ const (
 	// behindCache is how long to wait for the cache to show our own write, should the event
 	// that usually ends the wait not come.
 	behindCache = 5 * time.Second
+	// lookAfterDelete is how long an active job outlives its deletion: scripts delete one and
+	// then wait for it to be gone, and must find it at first (images.md 13, scenario 3). It has
+	// the resolution of deletionTimestamp.
+	lookAfterDelete, lookAgain = time.Second, 250 * time.Millisecond
 	// writers bounds concurrent writes to NodeImages.
 	writers = 8
 )
@@ -221,6 +225,9 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, job *v1beta1.ImagePull
 // finish releases what a deleted or complete job holds, and deletes it when its time is up.
 func (r *Reconciler) finish(ctx context.Context, job *v1beta1.ImagePullJob, now time.Time) (ctrl.Result, error) {
 	if controllerutil.ContainsFinalizer(job, v1beta1.ImagePullJobFinalizer) {
+		if job.Status.CompletionTime == nil && now.Sub(job.DeletionTimestamp.Time) < lookAfterDelete {
+			return ctrl.Result{RequeueAfter: lookAgain}, nil
+		}
 		if err := r.Secrets.Release(ctx, client.ObjectKeyFromObject(job)); err != nil {
 			return ctrl.Result{}, fmt.Errorf("releasing pull secrets: %w", err)
 		}

@@ -29,6 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type node struct {
 	mu       sync.Mutex
 	pod      *corev1.Pod
+	lag      bool        // the cache does not follow patches
+	stale    *corev1.Pod // what the cache has, while it lags
 	patches  int
 	runtime  *fakecri.Runtime
 	events   *record.FakeRecorder
@@ -43,6 +45,9 @@ func (n *node) ByName(name string) (cri.Runtime, bool) { return n.runtime, name 
 func (n *node) Pod(context.Context, types.NamespacedName) (*corev1.Pod, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.stale != nil {
+		return n.stale, nil
+	}
 	if n.pod == nil {
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), "web-x")
 	}
@@ -61,6 +66,9 @@ func (n *node) PatchStatus(_ context.Context, _ types.NamespacedName, patch []by
 	}
 	n.mu.Lock()
 	n.patches++
+	if n.lag && n.stale == nil {
+		n.stale = n.pod
+	}
 	n.mu.Unlock()
 	return n.change(func(pod *corev1.Pod) {
 		for k, v := range p.Metadata.Annotations {
@@ -229,6 +237,22 @@ func TestSurvives(t *testing.T) {
 		n.reporter.Deleted(gone)
 		n.reporter.Updated(gone, podBuilder{gone}.annotation("test-env", "bar").obj)
 		after(time.Minute)
+	})
+}
+
+func TestWaitsForTheCache(t *testing.T) {
+	run(t, newPod().env(), func(t *testing.T, n *node) {
+		n.env, n.lag = map[string]string{"TEST_ENV": "foo"}, true
+		n.startContainer()
+		after(5 * time.Second)
+		n.reporter.Updated(n.stale, n.stale)
+		after(10 * time.Second)
+		require.Equal(t, 1, n.patches, "a cache that is behind its own patch is not believed")
+		n.mu.Lock()
+		n.lag, n.stale = false, nil
+		n.mu.Unlock()
+		after(time.Minute)
+		require.Equal(t, 1, n.patches)
 	})
 }
 

@@ -36,7 +36,7 @@ func TestPullOverSocket(t *testing.T) {
 	require.Equal(t, "containerd", client.Name())
 
 	_, err := client.PullImage(t.Context(), cri.Pull{Reference: "nginx:1"})
-	require.ErrorContains(t, err, "unauthenticated")
+	require.EqualError(t, err, "pulling nginx:1: unauthenticated", "without gRPC's words")
 
 	pull := cri.Pull{Reference: "nginx:1", Auth: &cri.Auth{Username: "u", Password: "p"}, SandboxLabels: map[string]string{"a": "b"}, SandboxAnnotations: map[string]string{"c": "d"}}
 	_, err = client.PullImage(t.Context(), pull)

@@ -115,7 +115,8 @@ func (r *remote) PullImage(ctx context.Context, pull Pull) (string, error) {
 	}
 	answer, err := r.images.PullImage(ctx, request)
 	if err != nil {
-		return "", fmt.Errorf("pulling %s: %w", pull.Reference, err)
+		// Runtimes say themselves what they were pulling, and the text is for users.
+		return "", plain(err)
 	}
 	return answer.GetImageRef(), nil
 }
@@ -196,6 +197,22 @@ func (r *remote) Stop(ctx context.Context, id string, grace time.Duration) error
 		return fmt.Errorf("stopping container %s: %w", id, notFound(err))
 	}
 	return nil
+}
+
+// callError is an error of a call without gRPC's words around it.
+type callError struct {
+	text string
+	err  error
+}
+
+func (e *callError) Error() string { return e.text }
+func (e *callError) Unwrap() error { return e.err }
+
+func plain(err error) error {
+	if s, ok := status.FromError(err); ok && s.Message() != "" {
+		return &callError{text: s.Message(), err: err}
+	}
+	return err
 }
 
 // notFound adds ErrNotFound to a gRPC error of that code.

@@ -49,7 +49,7 @@ func Complete(f *factory.Factory, kinds []*target.Kind) cobra.CompletionFunc {
 // ListNames lists the names of objects of kinds, each with a prefix.
 func ListNames(ctx context.Context, f *factory.Factory, kinds []*target.Kind, prefix string) []string {
 	if ctx == nil {
-		ctx = context.Background()
+		ctx = context.Background() //nolint:contextcheck // completion runs without a context
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
