@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -113,12 +112,21 @@ func TestEnvFromAnnotationRestartsOnlyWhenTheTemplateSaysSo(t *testing.T) {
 	})
 }
 
-// withRedis adds a container that has to start before the others.
+// withRedis replaces the second container by one that is updated before the first. The
+// barriers are those that a launch priority brings about, written by hand; their ConfigMap
+// need not exist, so that they do not delay the first start.
 func withRedis(f fields, command ...string) {
+	barrier := func(key string) corev1.EnvVar {
+		return corev1.EnvVar{Name: "KRUISE_CONTAINER_BARRIER", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "barrier"}, Key: key, Optional: new(true),
+		}}}
+	}
 	f.Template.Spec.TerminationGracePeriodSeconds = new(int64(3))
+	app := &f.Template.Spec.Containers[0]
+	app.Env = append(app.Env, barrier("p_0"))
 	f.Template.Spec.Containers[1] = corev1.Container{
 		Name: "redis", Image: harness.Redis, ImagePullPolicy: corev1.PullIfNotPresent, Command: command,
-		Env: []corev1.EnvVar{{Name: "KRUISE_CONTAINER_PRIORITY", Value: "10"}},
+		Env: []corev1.EnvVar{barrier("p_10")},
 		Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{
 			Exec: &corev1.ExecAction{Command: []string{"sleep", "10"}},
 		}},
@@ -240,21 +248,18 @@ func TestPartitionOf99PercentUpdatesOnePod(t *testing.T) {
 // U10: resources that make another QoS class need another Pod.
 func TestAnotherQOSClassNeedsAnotherPod(t *testing.T) {
 	inBothVersions(t, func(e *harness.Env, api version) {
-		quantities := func(cpu, memory string) corev1.ResourceList {
-			return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
-		}
 		api.create(e, 1, func(f fields) {
 			settled(f)
 			f.Template.Labels["test-env"] = "foo"
 			f.Template.Spec.Containers = f.Template.Spec.Containers[:1]
-			f.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: quantities("20m", "32Mi"), Limits: quantities("100m", "128Mi")}
+			f.Template.Spec.Containers[0].Resources = oldResources
 			envFrom(f, 0, "TEST_ENV", "metadata.labels['test-env']")
 		})
 		waitCondition(e, "CloneSetAvailable")
 		before := theOnlyPod(e)
 		require.Equal(e.T, corev1.PodQOSBurstable, before.Status.QOSClass)
 		api.change(e, func(f fields) {
-			f.Template.Spec.Containers[0].Resources.Requests = quantities("100m", "128Mi")
+			f.Template.Spec.Containers[0].Resources = resources("100m", "128Mi", "100m", "128Mi")
 		})
 		e.WaitAvailable("web", 1)
 		waitCondition(e, "CloneSetAvailable")
