@@ -66,8 +66,29 @@ func TestManager(t *testing.T) {
 		if err := m.stop(); err != nil {
 			t.Fatal(err)
 		}
+		testOutage(t, c)
 		c.startReady()
 	})
+}
+
+// testOutage creates Pods while no manager runs: only those of Kruise workloads wait for one.
+func testOutage(t *testing.T, c *cluster) {
+	pod := func(name, apiVersion string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: template().Spec}
+		if apiVersion != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: "Owner", Name: "o", UID: "1", Controller: new(true)}}
+		}
+		return p
+	}
+	for name, apiVersion := range map[string]string{"outage-bare": "", "outage-rs": "apps/v1", "outage-job": "batch/v1"} {
+		if err := c.client.Create(t.Context(), pod(name, apiVersion)); err != nil {
+			t.Errorf("a Pod of %q cannot be created without a manager: %v", apiVersion, err)
+		}
+	}
+	err := c.client.Create(t.Context(), pod("outage-cs", "apps.kruise.io/v1beta1"))
+	if err == nil || !strings.Contains(err.Error(), "mpod.kb.io") {
+		t.Errorf("a Pod of a CloneSet without a manager: %v", err)
+	}
 }
 
 func testVersions(t *testing.T, c *cluster) {
@@ -223,6 +244,7 @@ func testReadinessGate(t *testing.T, c *cluster) {
 // testPods goes through admission, the CloneSet controller, admission of its Pods and the
 // readiness controller.
 func testPods(t *testing.T, c *cluster) {
+	t.Helper()
 	set := alpha("pods")
 	set.Spec.Replicas = new(int32(3))
 	set.Spec.Selector.MatchLabels = map[string]string{"app": "pods"}

@@ -41,9 +41,7 @@ func (r *Reconciler) act(ctx context.Context, snap *snapshot, p *plan.Plan) outc
 	o := &overlay{snap: snap}
 	claimErr := r.settleClaims(ctx, snap, p.Claims)
 	refreshErr := r.steps(ctx, o, &done, p.Refresh, neverStop)
-	if p.Limited != nil {
-		r.event(snap, eventWarns, eventScaleUpLimited, "scaleUp is limited because of scaleStrategy.maxUnavailable, limit: %d", *p.Limited)
-	}
+	r.limitedEvent(snap, p)
 	done.scaleErr = errors.Join(claimErr, r.create(ctx, o, p.Create), r.steps(ctx, o, &done, p.Scale, stopAtAll))
 	done.updateErr = refreshErr
 	if p.Create.Total()+len(p.Scale) == 0 && done.scaleErr == nil {
@@ -52,6 +50,20 @@ func (r *Reconciler) act(ctx context.Context, snap *snapshot, p *plan.Plan) outc
 	}
 	o.close()
 	return done
+}
+
+// limitedEvent tells that creation is limited, once per number of Pods: the limit lasts
+// for many passes.
+func (r *Reconciler) limitedEvent(snap *snapshot, p *plan.Plan) {
+	if p.Limited == nil {
+		r.limited.Delete(snap.key)
+		return
+	}
+	situation := [2]int64{snap.Set.Generation, int64(len(snap.Pods))}
+	if was, known := r.limited.Swap(snap.key, situation); known && was == situation {
+		return
+	}
+	r.event(snap, eventWarns, eventScaleUpLimited, "scaleUp is limited because of scaleStrategy.maxUnavailable, limit: %d", *p.Limited)
 }
 
 // steps executes steps concurrently. A conflict is no failure: the cache was behind, and

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/discovery"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/expectation"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/internal/inplace"
@@ -134,6 +136,14 @@ func Add(mgr ctrl.Manager, o Options) error {
 			ResizeSubresource:                   inplace.SupportsResize(o.ServerVersion),
 		},
 		preDownload: gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+	}
+	if r.preDownload {
+		// Without the CRD there is nothing to pull images with.
+		_, err := mgr.GetRESTMapper().RESTMapping(v1beta1.GroupVersion.WithKind("ImagePullJob").GroupKind(), v1beta1.GroupVersion.Version)
+		if err != nil && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("looking for ImagePullJob: %w", err)
+		}
+		r.preDownload = err == nil
 	}
 	if err := addIndexes(mgr, r.preDownload); err != nil {
 		return err

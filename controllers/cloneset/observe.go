@@ -57,6 +57,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 	set := &v1beta1.CloneSet{}
 	if err := r.client.Get(ctx, key, set); apierrors.IsNotFound(err) {
 		r.tracker.Forget(key)
+		r.limited.Delete(key)
 		return nil, 0, nil
 	} else if err != nil {
 		return nil, 0, fmt.Errorf("reading CloneSet %s: %w", key, err)
@@ -64,7 +65,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil || selector.Empty() {
 		log.FromContext(ctx).Info("The selector is not valid, so nothing is done", "cloneSet", klog.KObj(set))
-		return nil, 0, nil
+		return nil, 0, nil //nolint:nilerr // no retry makes a selector valid
 	}
 	if set.DeletionTimestamp != nil {
 		return nil, 0, nil // its Pods are left to the garbage collector

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,6 +38,7 @@ type Reconciler struct {
 	exclude     bool
 	preDownload bool
 	gates       plan.Gates
+	limited     sync.Map // name → situation in which the event ScaleUpLimited was sent
 	engine      inplace.Options
 }
 
@@ -63,8 +65,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	// Status is written even when acting failed: that is when the user looks at it.
 	deadline, statusErr := r.writeStatus(ctx, snap, &decided, done)
 	housekeeping := r.tidy(ctx, snap, &decided)
-	return ctrl.Result{RequeueAfter: soonest(decided.Requeue, deadline, done.requeue)},
-		errors.Join(done.scaleErr, done.updateErr, statusErr, housekeeping)
+	if err := errors.Join(done.scaleErr, done.updateErr, statusErr, housekeeping); err != nil {
+		return ctrl.Result{}, err // controller-runtime drops the wishes of a pass that failed
+	}
+	return ctrl.Result{RequeueAfter: soonest(decided.Requeue, deadline, done.requeue)}, nil
 }
 
 // soonest is the smallest positive duration; 0 if there is none.

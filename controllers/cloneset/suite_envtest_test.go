@@ -161,11 +161,15 @@ func namespace(t *testing.T) string {
 	return ns.Name
 }
 
+// maxWait is how long a test waits for something that takes a fraction of a second on an
+// idle machine.
+const maxWait = 2 * time.Minute
+
 // eventually polls until check returns nil; its last error fails the test.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(maxWait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if err = check(); err == nil {
 			return
 		}

@@ -24,7 +24,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command, program string) {
 	if about == "" {
 		about = cmd.Short + "."
 	}
-	fmt.Fprintln(text, about)
+	fmt.Fprintln(text, reflow(about))
 	fmt.Fprintf(text, "\nUsage:\n")
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(text, "  %s COMMAND\n", cmd.CommandPath())
@@ -53,6 +53,29 @@ func writeHelp(w io.Writer, cmd *cobra.Command, program string) {
 	}
 	fmt.Fprintf(text, "\nFlags of every command: %s options\n", cmd.Root().CommandPath())
 	fmt.Fprint(w, text.String())
+}
+
+// reflow fills paragraphs anew to the width of help. Lines that start with a space, such
+// as lists, stay as they are.
+func reflow(text string) string {
+	var lines []string
+	paragraph := ""
+	flush := func() {
+		if paragraph != "" {
+			lines = append(lines, out.Wrap(paragraph, helpWidth, ""))
+			paragraph = ""
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if line == "" || strings.HasPrefix(line, " ") {
+			flush()
+			lines = append(lines, line)
+			continue
+		}
+		paragraph = strings.TrimSpace(paragraph + " " + line)
+	}
+	flush()
+	return strings.Join(lines, "\n")
 }
 
 func writeCommands(w io.Writer, cmd *cobra.Command) {

@@ -25,7 +25,7 @@ func TestHelp(t *testing.T) {
 			var b bytes.Buffer
 			writeHelp(&b, c, "kruisectl")
 			for line := range strings.Lines(b.String()) {
-				if n := out.Cells(strings.TrimRight(line, "\n")); n > helpWidth+1 {
+				if n := out.Cells(strings.TrimRight(line, "\n")); n > helpWidth {
 					t.Errorf("line of %d cells: %s", n, line)
 				}
 			}
@@ -69,7 +69,7 @@ func shellWords(line string) []string {
 		case r == '\'':
 			quoted = !quoted
 		case r == ' ' && !quoted:
-			if word == ">" {
+			if word == ">" || word == "|" {
 				return words
 			}
 			if word != "" {

@@ -86,12 +86,12 @@ func kustomize(mem filesys.FileSystem, dir string) ([]*unstructured.Unstructured
 	}
 	var objs []*unstructured.Unstructured
 	for _, r := range built.Resources() {
-		data, err := r.AsYAML()
+		data, err := r.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("encoding %s: %w", r.CurId(), err)
 		}
 		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(data, &u.Object); err != nil {
+		if err := u.UnmarshalJSON(data); err != nil {
 			return nil, fmt.Errorf("decoding %s: %w", r.CurId(), err)
 		}
 		objs = append(objs, u)

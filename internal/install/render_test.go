@@ -253,7 +253,7 @@ func TestValuesChangeOnlyTheirFields(t *testing.T) {
 			"+ " + mpod + ".affinity.nodeAffinity: {}"}},
 		"resources": {"daemon.resources={limits: {memory: 1Gi}}", []string{
 			"+ " + dc + ".resources.limits.memory: 1Gi",
-			"- " + dc + ".resources.limits.cpu: 50m", "- " + dc + ".resources.limits.memory: 128Mi",
+			"- " + dc + ".resources.limits.cpu: 500m", "- " + dc + ".resources.limits.memory: 128Mi",
 			"- " + dc + ".resources.requests.cpu: 0", "- " + dc + ".resources.requests.memory: 0"}},
 		"socket": {"daemon.socketLocation=/run/k3s,daemon.socketFile=containerd.sock", []string{
 			"+ " + dc + ".args[4]: --socket-file=containerd.sock", "+ " + dpod + ".volumes[runtime-socket].hostPath.path: /run/k3s",
@@ -351,6 +351,18 @@ func TestRenderParts(t *testing.T) {
 			require.NoError(t, err)
 			require.Less(t, len(data), 256<<10, Name(o))
 		}
+	})
+	t.Run("the manager may write its CA to every CRD that it converts", func(t *testing.T) {
+		m := render(t, defaults(t, ProfileDefault))
+		var converted []string
+		for _, o := range m.Objects {
+			if strategy, _, _ := unstructured.NestedString(o.Object, "spec", "conversion", "strategy"); strategy == "Webhook" {
+				converted = append(converted, o.GetName())
+			}
+		}
+		rules, _, _ := unstructured.NestedSlice(find(m, named(gvkClusterRole, "kruise-certs-role")).Object, "rules")
+		allowed, _, _ := unstructured.NestedStringSlice(rules[2].(map[string]any), "resourceNames")
+		require.Equal(t, converted, allowed)
 	})
 	t.Run("only one image", func(t *testing.T) {
 		require.Equal(t, []string{DefaultRepository + ":" + ManifestsVersion()}, Images(render(t, defaults(t, ProfileDefault)).Objects))

@@ -35,10 +35,10 @@ func (c *Cluster) Versions(ctx context.Context, namespace string) (ServerVersion
 		v.Installed = e.Inventory.Version
 	}
 	if e.Manager != nil {
-		v.Manager = tagOf(containerImage(e.Manager))
+		v.Manager = versionOf(containerImage(e.Manager))
 	}
 	if e.Daemon != nil {
-		v.Daemon = tagOf(containerImage(e.Daemon))
+		v.Daemon = versionOf(containerImage(e.Daemon))
 	}
 	if crds, err := c.kruiseCRDs(ctx); err == nil && len(crds) > 0 {
 		v.CRDs = crds[0].GetLabels()["app.kubernetes.io/version"]

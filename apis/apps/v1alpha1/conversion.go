@@ -13,21 +13,51 @@ import (
 )
 
 // The functions below have the shape that conversion.NewSpokeConverter of controller-runtime
-// asks for. None of them fails, because an object that does not convert can be neither read
+// asks for; ToHub and FromHub do the same without a context. None of them fails, because an object that does not convert can be neither read
 // nor mended; none shares memory between its arguments; none touches the TypeMeta of dst.
+
+// ToHub returns the hub version of the object, without TypeMeta.
+func (src *CloneSet) ToHub() *v1beta1.CloneSet {
+	dst := &v1beta1.CloneSet{}
+	src.intoHub(dst)
+	return dst
+}
+
+// ToHub returns the hub version of the object, without TypeMeta.
+func (src *ImagePullJob) ToHub() *v1beta1.ImagePullJob {
+	dst := &v1beta1.ImagePullJob{}
+	src.intoHub(dst)
+	return dst
+}
+
+// ToHub returns the hub version of the object, without TypeMeta.
+func (src *NodeImage) ToHub() *v1beta1.NodeImage {
+	dst := &v1beta1.NodeImage{}
+	src.intoHub(dst)
+	return dst
+}
 
 // ImagePullJobToHub converts src to the hub version. The versions do not differ.
 func ImagePullJobToHub(_ context.Context, src *ImagePullJob, dst *v1beta1.ImagePullJob) error {
+	src.intoHub(dst)
+	return nil
+}
+
+func (src *ImagePullJob) intoHub(dst *v1beta1.ImagePullJob) {
 	in := src.DeepCopy()
 	dst.ObjectMeta, dst.Spec, dst.Status = in.ObjectMeta, in.Spec, in.Status
-	return nil
 }
 
 // ImagePullJobFromHub converts src from the hub version. The versions do not differ.
 func ImagePullJobFromHub(_ context.Context, src *v1beta1.ImagePullJob, dst *ImagePullJob) error {
+	dst.FromHub(src)
+	return nil
+}
+
+// FromHub is ImagePullJobFromHub for callers that have no context.
+func (dst *ImagePullJob) FromHub(src *v1beta1.ImagePullJob) {
 	in := src.DeepCopy()
 	dst.ObjectMeta, dst.Spec, dst.Status = in.ObjectMeta, in.Spec, in.Status
-	return nil
 }
 
 // nodeImageHubFields is the value of v1beta1.V1beta1FieldsAnnotation on a NodeImage.
@@ -40,6 +70,11 @@ type nodeImageHubFields struct {
 // NodeImageToHub converts src to the hub version. A pull secret without mode gets the one
 // that the annotation remembers: clients that know the original v1alpha1 type drop the field.
 func NodeImageToHub(_ context.Context, src *NodeImage, dst *v1beta1.NodeImage) error {
+	src.intoHub(dst)
+	return nil
+}
+
+func (src *NodeImage) intoHub(dst *v1beta1.NodeImage) {
 	in := src.DeepCopy()
 	var kept nodeImageHubFields
 	takeAnnotation(&in.ObjectMeta, v1beta1.V1beta1FieldsAnnotation, &kept)
@@ -51,12 +86,17 @@ func NodeImageToHub(_ context.Context, src *NodeImage, dst *v1beta1.NodeImage) e
 		}
 	}
 	dst.ObjectMeta, dst.Spec, dst.Status = in.ObjectMeta, in.Spec, in.Status
-	return nil
 }
 
 // NodeImageFromHub converts src from the hub version and remembers the modes of its pull
 // secrets in v1beta1.V1beta1FieldsAnnotation (images.md 0, "Served versions").
 func NodeImageFromHub(_ context.Context, src *v1beta1.NodeImage, dst *NodeImage) error {
+	dst.FromHub(src)
+	return nil
+}
+
+// FromHub is NodeImageFromHub for callers that have no context.
+func (dst *NodeImage) FromHub(src *v1beta1.NodeImage) {
 	in := src.DeepCopy()
 	delete(in.Annotations, v1beta1.V1beta1FieldsAnnotation)
 	var kept nodeImageHubFields
@@ -70,7 +110,6 @@ func NodeImageFromHub(_ context.Context, src *v1beta1.NodeImage, dst *NodeImage)
 	}
 	putAnnotation(&in.ObjectMeta, v1beta1.V1beta1FieldsAnnotation, kept)
 	dst.ObjectMeta, dst.Spec, dst.Status = in.ObjectMeta, in.Spec, in.Status
-	return nil
 }
 
 // commonModes maps namespace/name to the mode that all references to that Secret have,

@@ -57,6 +57,11 @@ type cloneSetSpokeFields struct {
 // strategy of type OnDelete, and fields that have no effect in v1alpha1, go into
 // v1beta1.V1alpha1FieldsAnnotation.
 func CloneSetToHub(_ context.Context, src *CloneSet, dst *v1beta1.CloneSet) error {
+	src.intoHub(dst)
+	return nil
+}
+
+func (src *CloneSet) intoHub(dst *v1beta1.CloneSet) {
 	in := src.DeepCopy()
 	setOrDelete(&in.Annotations, v1beta1.V1alpha1FieldsAnnotation, nil)
 	var kept cloneSetHubFields
@@ -85,12 +90,17 @@ func CloneSetToHub(_ context.Context, src *CloneSet, dst *v1beta1.CloneSet) erro
 			cloneSetSpokeFields{UpdateStrategy: in.Spec.UpdateStrategy.DeepCopy()})
 	}
 	kept.restore(in, dst)
-	return nil
 }
 
 // CloneSetFromHub converts src from the hub version (cloneset.md 4.2). What v1alpha1 cannot
 // express goes into v1beta1.V1beta1FieldsAnnotation; ordinary objects need none.
 func CloneSetFromHub(_ context.Context, src *v1beta1.CloneSet, dst *CloneSet) error {
+	dst.FromHub(src)
+	return nil
+}
+
+// FromHub is CloneSetFromHub for callers that have no context.
+func (dst *CloneSet) FromHub(src *v1beta1.CloneSet) {
 	in := src.DeepCopy()
 	setOrDelete(&in.Annotations, v1beta1.V1beta1FieldsAnnotation, nil)
 	var written cloneSetSpokeFields
@@ -124,7 +134,6 @@ func CloneSetFromHub(_ context.Context, src *v1beta1.CloneSet, dst *CloneSet) er
 		kept.Type = &want
 	}
 	putAnnotation(&dst.ObjectMeta, v1beta1.V1beta1FieldsAnnotation, kept)
-	return nil
 }
 
 // strategyToHub follows cloneset.md 4.1.3 to 4.1.5.

@@ -18,7 +18,9 @@ func TestDefaultsOfCloneSet(t *testing.T) {
 			Partition: new(intstr.FromInt32(0)), MaxUnavailable: new(intstr.FromString("20%")), MaxSurge: new(intstr.FromInt32(0)),
 		}}
 	}
-	for name, c := range map[string]struct{ in, want v1beta1.CloneSetUpdateStrategy }{
+	for name, c := range map[string]struct {
+		in, want v1beta1.CloneSetUpdateStrategy
+	}{
 		"nothing": {want: rolling("ReCreate", nil)},
 		"an in-place policy gets its options": {
 			in:   v1beta1.CloneSetUpdateStrategy{RollingUpdate: &v1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: "InPlaceOnly"}},

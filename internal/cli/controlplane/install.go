@@ -330,6 +330,9 @@ func (r *runFlags) failure(f *factory.Factory, doing string, err error) error {
 	switch {
 	case errors.As(err, &preflight):
 		return err
+	case errors.Is(err, context.Canceled) || isSignal(err):
+		fail.Why = "interrupted; what was applied stays"
+		fail.Next = f.Name() + " install   # again; it goes on where it is\n" + f.Name() + " status"
 	case errors.As(err, &timeout):
 		fail.Why = fmt.Sprintf("not working after %s", timeout.Timeout)
 		fail.Cause = errors.New("still missing:" + bullet(timeout.Missing))
@@ -348,6 +351,11 @@ func (r *runFlags) failure(f *factory.Factory, doing string, err error) error {
 		fail.Next = "kubectl create namespace …   # or leave out --create-namespace=false"
 	}
 	return fail
+}
+
+func isSignal(err error) bool {
+	var s *out.Signal
+	return errors.As(err, &s)
 }
 
 func bullet(items []string) string {

@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 )
 
 // Globals are the flags of cli.md 1.2 that are not kubectl's connection flags.
@@ -74,7 +76,19 @@ func (g *Globals) Validate() error {
 	if g.LogFormat != "text" && g.LogFormat != "json" {
 		return fmt.Errorf("--log-format is %q: use text or json", g.LogFormat)
 	}
+	if g.Verbosity < 0 {
+		return fmt.Errorf("-v is %d: use 0 or more", g.Verbosity)
+	}
 	return nil
+}
+
+// Trace makes the client libraries print requests from -v 6 on. They mask tokens
+// themselves; bodies, which may hold Secrets, come at 8 and so never.
+func (g *Globals) Trace() error {
+	if g.Verbosity == 0 {
+		return nil
+	}
+	return new(klog.Level).Set(strconv.Itoa(min(g.Verbosity, 7)))
 }
 
 // Warned reports that the API server sent a warning.

@@ -345,6 +345,6 @@ func ago(d time.Duration) string {
 // waitCode maps the engine's wait codes to finding codes.
 var waitCode = map[string]string{
 	inplace.WaitGracePeriod: "P07", inplace.WaitKubelet: "P08", inplace.WaitImage: "P08", inplace.WaitStatus: "P08",
-	inplace.WaitRuntimeMeta: "P10", inplace.WaitEnv: "P11", inplace.WaitContainersReady: "P12",
+	inplace.WaitRuntimeMeta: "P10", inplace.WaitEnv: "P11", inplace.WaitContainersReady: "P12", inplace.WaitNextBatch: "P12",
 	inplace.WaitResize: "P14", inplace.WaitResizeDeferred: "P14", inplace.WaitResizeFeasible: "P14",
 }

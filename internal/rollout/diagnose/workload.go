@@ -88,7 +88,7 @@ func Blockers(s Snapshot, now time.Time) []verdict.Finding {
 			paths = append(paths, r.Path)
 		}
 		list = append(list, finding(s, "W07", verdict.Blocker, time.Time{}, "rollout undo "+s.Facts.Object,
-			fmt.Sprintf("%d pods need recreation, which podUpdatePolicy InPlaceOnly forbids: %s", len(plan.Blocked), strings.Join(paths, ", ")),
+			fmt.Sprintf("recreation, which podUpdatePolicy InPlaceOnly forbids, is needed by %s: %s", pods(len(plan.Blocked)), strings.Join(paths, ", ")),
 			"podUpdatePolicy", "InPlaceOnly", "fields", strings.Join(paths, ", ")))
 	}
 	if e, ok := denied(s, now); ok && s.Facts.Total < s.Facts.Desired {
@@ -176,7 +176,7 @@ func (c *workloadCase) maxUnavailable() {
 		return
 	}
 	c.add("W04", verdict.Cause, time.Time{}, "why pod/"+strings.Fields(down[0])[0],
-		fmt.Sprintf("maxUnavailable %s = %d is used up; %d pods wait; unavailable: %s", c.s.Facts.MaxUnavailableRaw, c.s.Facts.MaxUnavailable, held, strings.Join(down, ", ")),
+		fmt.Sprintf("maxUnavailable %s = %d is used up; %s waiting; unavailable: %s", c.s.Facts.MaxUnavailableRaw, c.s.Facts.MaxUnavailable, pods(held), strings.Join(down, ", ")),
 		c.s.Workload.At.MaxUnavailable.String(), c.s.Facts.MaxUnavailableRaw)
 }
 
@@ -213,7 +213,7 @@ func (c *workloadCase) preparingDelete() {
 	}
 	if len(names) > 0 {
 		c.add("W10", verdict.Cause, time.Time{}, "why pod/"+names[0],
-			fmt.Sprintf("%d pods wait in PreparingDelete for their hook: %s", len(names), strings.Join(names, ", ")))
+			fmt.Sprintf("in PreparingDelete, waiting for the hook: %s of %s: %s", pods(len(names)), pods(len(c.s.Pods)), strings.Join(names, ", ")))
 	}
 }
 
@@ -270,7 +270,7 @@ func (c *workloadCase) failingPods() {
 	if len(lines) == 0 {
 		return
 	}
-	message := fmt.Sprintf("%d pods cannot run; %s", len(lines), lines[0])
+	message := fmt.Sprintf("%s that cannot run; %s", pods(len(lines)), lines[0])
 	c.add("W19", verdict.Blocker, time.Time{}, "why pod/"+first, message, "pods", fmt.Sprint(len(lines)))
 }
 
@@ -283,4 +283,12 @@ func (c *workloadCase) lags() {
 		c.add("W22", verdict.Note, time.Time{}, "", fmt.Sprintf("the status counts %d pods, and there are %d: the controller is behind", c.s.Facts.Total, n),
 			"status.replicas", fmt.Sprint(c.s.Facts.Total))
 	}
+}
+
+// pods is a number of Pods in words.
+func pods(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
 }
