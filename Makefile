@@ -37,8 +37,7 @@ generate: ## write deepcopy functions and CRDs
 .PHONY: lint
 lint: setup ## formatting, vet, linters, generated files up to date
 	hack/verify-generated.sh
-	$(TOOL) golangci-lint run ./...
-	$(TOOL) golangci-lint run --build-tags e2e,envtest ./test/... ./internal/apitest/...
+	$(TOOL) golangci-lint run --allow-parallel-runners ./...
 
 .PHONY: test-unit
 test-unit: setup ## unit and property tests, with the race detector

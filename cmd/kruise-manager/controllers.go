@@ -77,7 +77,7 @@ func (w wiring) limiter() workqueue.TypedRateLimiter[reconcile.Request] {
 func (w wiring) addControllers(ctx context.Context, mgr ctrl.Manager) error {
 	logger := klog.FromContext(ctx)
 next:
-	for _, e := range w.controllers() {
+	for _, e := range w.controllers() { //nolint:contextcheck // indexes are registered with the cache, which outlives ctx
 		for _, g := range e.gates {
 			if !w.options.features.Enabled(g) {
 				logger.V(1).Info("A controller does not run as its feature is off", "controller", e.name, "gate", g)
@@ -88,7 +88,7 @@ next:
 			logger.Info("A controller does not run as its kind is not served", "controller", e.name, "kind", e.kind)
 			continue
 		}
-		err := e.add(mgr) //nolint:contextcheck // indexes are registered with the cache, which outlives ctx
+		err := e.add(mgr)
 		if meta.IsNoMatchError(err) {
 			logger.Error(err, "A controller does not run", "controller", e.name)
 			continue

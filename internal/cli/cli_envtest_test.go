@@ -76,7 +76,7 @@ func (s *server) must(code int, words []string, args ...string) result {
 }
 
 // shop creates CloneSet web with three stored revisions and its Pods, all at the third.
-func (s *server) shop() *v1beta1.CloneSet {
+func (s *server) shop() {
 	const name = "web"
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -114,7 +114,6 @@ func (s *server) shop() *v1beta1.CloneSet {
 	if err := s.c.Status().Update(ctx, cs); err != nil {
 		s.t.Fatal(err)
 	}
-	return cs
 }
 
 func (s *server) create(o client.Object) {

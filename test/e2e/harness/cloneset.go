@@ -19,6 +19,13 @@ const (
 	Nginx3   = "nginx:1.18"
 	NoImage  = "nginx:does-not-exist"
 	Sidecar1 = "busybox:1.32"
+	Redis    = "redis:5.0"
+
+	// Two tags of one image.
+	SameImage1, SameImage2 = "nginx:alpine", "nginx:mainline-alpine"
+
+	// Images that no other test uses, so that no node has them.
+	NewImage1, NewImage2, NewImage3 = "kruisectl/sidecar:1", "kruisectl/sidecar:2", "nginx:1.20"
 )
 
 // WebSet is a CloneSet of containers "app" and "sidecar", updated in place where

@@ -164,11 +164,26 @@ func (e *Env) Create(obj client.Object) {
 	require.NoError(e.T, e.Client.Create(e.Ctx(), obj))
 }
 
+// read repeats get while the API server cannot answer, which faults bring about; an answer
+// that the object does not exist is one.
+func (e *Env) read(what string, get func() error) {
+	e.T.Helper()
+	var last error
+	e.Eventually("reading "+what, Short, func() string {
+		last = get()
+		if apierrors.IsNotFound(last) {
+			return ""
+		}
+		return found(last)
+	})
+	require.NoError(e.T, last)
+}
+
 // CloneSet reads the CloneSet of that name.
 func (e *Env) CloneSet(name string) *v1beta1.CloneSet {
 	e.T.Helper()
 	cs := &v1beta1.CloneSet{}
-	require.NoError(e.T, e.Client.Get(e.Ctx(), e.Key(name), cs))
+	e.read("CloneSet "+name, func() error { return e.Client.Get(e.Ctx(), e.Key(name), cs) })
 	return cs
 }
 
@@ -186,7 +201,7 @@ func (e *Env) Update(name string, change func(*v1beta1.CloneSet)) {
 func (e *Env) Pods(owner string) []corev1.Pod {
 	e.T.Helper()
 	list := &corev1.PodList{}
-	require.NoError(e.T, e.Client.List(e.Ctx(), list, client.InNamespace(e.Namespace)))
+	e.read("the Pods of "+owner, func() error { return e.Client.List(e.Ctx(), list, client.InNamespace(e.Namespace)) })
 	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
 		ref := metav1.GetControllerOf(&p)
 		return p.DeletionTimestamp != nil || ref == nil || ref.Name != owner

@@ -8,9 +8,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -26,6 +28,8 @@ type Limits struct {
 	MinReady int
 	// MaxPods is how many Pods may exist at any moment, those being deleted included.
 	MaxPods int
+	// MaxActive is how many Pods may exist at any moment, those being deleted left out.
+	MaxActive int
 	// KeepPods forbids that any Pod is deleted or created.
 	KeepPods bool
 }
@@ -73,15 +77,61 @@ func (o *Observer) run(ctx context.Context, e *Env, version string) {
 	defer close(o.done)
 	for ctx.Err() == nil {
 		w, err := e.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(e.Namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
-		if err != nil {
-			continue // the API server may be restarting: the next attempt resumes where this one ended
+		if err != nil { // the API server may be restarting: the next attempt resumes where this one ended
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+				version = o.relist(ctx, e, version)
+			}
+			pause(ctx)
+			continue
 		}
 		for ev := range w.ResultChan() {
-			if pod, ok := ev.Object.(*corev1.Pod); ok {
-				version = pod.ResourceVersion
-				o.see(ev.Type, pod)
+			switch obj := ev.Object.(type) {
+			case *corev1.Pod:
+				version = obj.ResourceVersion
+				o.see(ev.Type, obj)
+			case *metav1.Status: // a server that was restarted has forgotten the version
+				w.Stop()
+				version = o.relist(ctx, e, version)
 			}
 		}
+		pause(ctx)
+	}
+}
+
+// relist makes up for events that can no longer be had: it takes over every Pod as it is
+// now, at once, and checks the promises. It returns the version to watch from.
+func (o *Observer) relist(ctx context.Context, e *Env, version string) string {
+	list := &corev1.PodList{}
+	if err := e.Client.List(ctx, list, client.InNamespace(e.Namespace)); err != nil {
+		return version
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.pods
+	o.pods = map[types.UID]*corev1.Pod{}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if !o.owns(pod) {
+			continue
+		}
+		o.pods[pod.UID] = pod
+		if _, known := before[pod.UID]; o.limits.KeepPods && (!known || pod.DeletionTimestamp != nil) {
+			o.violate("Pod %s was created or deleted", pod.Name)
+		}
+	}
+	for uid, pod := range before {
+		if _, known := o.pods[uid]; o.limits.KeepPods && !known {
+			o.violate("Pod %s is gone", pod.Name)
+		}
+	}
+	o.check("a new list at " + list.ResourceVersion)
+	return list.ResourceVersion
+}
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(poll):
 	}
 }
 
@@ -101,13 +151,21 @@ func (o *Observer) see(kind watch.EventType, pod *corev1.Pod) {
 	} else {
 		o.pods[pod.UID] = pod
 	}
+	o.check(fmt.Sprintf("an event of %s (%s)", pod.Name, pod.ResourceVersion))
+}
+
+// check compares what exists with the promises. The mutex is held.
+func (o *Observer) check(after string) {
 	ready := o.ready()
 	o.lowest = min(o.lowest, ready)
 	if ready < o.limits.MinReady {
-		o.violate("%d Pods ready after an event of %s (%s), at least %d promised", ready, pod.Name, pod.ResourceVersion, o.limits.MinReady)
+		o.violate("%d Pods ready after %s, at least %d promised", ready, after, o.limits.MinReady)
+	}
+	if n := o.active(); o.limits.MaxActive > 0 && n > o.limits.MaxActive {
+		o.violate("%d Pods exist and are not being deleted after %s, at most %d promised", n, after, o.limits.MaxActive)
 	}
 	if n := len(o.pods); o.limits.MaxPods > 0 && n > o.limits.MaxPods {
-		o.violate("%d Pods exist after an event of %s, at most %d promised", n, pod.Name, o.limits.MaxPods)
+		o.violate("%d Pods exist after %s, at most %d promised", n, after, o.limits.MaxPods)
 	}
 }
 
@@ -122,6 +180,16 @@ func (o *Observer) ready() int {
 	n := 0
 	for _, p := range o.pods {
 		if p.DeletionTimestamp == nil && Ready(p) {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *Observer) active() int {
+	n := 0
+	for _, p := range o.pods {
+		if p.DeletionTimestamp == nil {
 			n++
 		}
 	}

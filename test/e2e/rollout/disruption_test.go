@@ -71,16 +71,7 @@ func TestPodsOfOtherWorkloadsAreCreatedWhileTheManagerIsDown(t *testing.T) {
 	e.WaitAvailable("web", 2)
 	scaleManager(e, 0)
 	t.Cleanup(func() { scaleManager(e, 2) })
-	e.Eventually("no manager Pod is left", harness.Long, func() string {
-		pods := &corev1.PodList{}
-		if err := e.Client.List(e.Ctx(), pods, client.InNamespace(harness.SystemNamespace), client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
-			return err.Error()
-		}
-		if n := len(pods.Items); n > 0 {
-			return fmt.Sprintf("%d left", n)
-		}
-		return ""
-	})
+	waitForNoManager(e)
 
 	labels := map[string]string{"app": "native"}
 	e.Create(&appsv1.Deployment{
@@ -134,6 +125,20 @@ func waitForManager(e *harness.Env, replicas int32) {
 		}
 		if d.Status.AvailableReplicas != replicas || d.Status.Replicas != replicas {
 			return fmt.Sprintf("%d of %d available", d.Status.AvailableReplicas, replicas)
+		}
+		return ""
+	})
+}
+
+func waitForNoManager(e *harness.Env) {
+	e.T.Helper()
+	e.Eventually("no manager Pod is left", harness.Long, func() string {
+		pods := &corev1.PodList{}
+		if err := e.Client.List(e.Ctx(), pods, client.InNamespace(harness.SystemNamespace), client.MatchingLabels{"control-plane": "controller-manager"}); err != nil {
+			return err.Error()
+		}
+		if n := len(pods.Items); n > 0 {
+			return fmt.Sprintf("%d left", n)
 		}
 		return ""
 	})
