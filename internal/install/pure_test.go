@@ -242,6 +242,13 @@ func TestCompareVersions(t *testing.T) {
 	}
 }
 
+func TestRebaseKeepsAChosenTag(t *testing.T) {
+	followed := defaults(t, ProfileDefault, "manager.image.tag=v0.0.9")
+	require.Equal(t, ManifestsVersion(), Rebase(followed, "v0.0.9").Manager.Image.Tag)
+	chosen := defaults(t, ProfileDefault, "manager.image.tag=mine")
+	require.Equal(t, "mine", Rebase(chosen, "v0.0.9").Manager.Image.Tag)
+}
+
 func TestServerVersionsSkew(t *testing.T) {
 	require.Empty(t, ServerVersions{Kubernetes: "v1.37.2", Manager: "v1", Daemon: "v1", Installed: "v0.1.0"}.Skew("v0.1.0"))
 	require.Equal(t, []string{

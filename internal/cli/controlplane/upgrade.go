@@ -96,7 +96,7 @@ func (o *upgradeOptions) do(ctx context.Context) error {
 	}
 	v := fresh
 	if o.reuseValues && !o.resetValues {
-		if v, err = o.values.onto(o.Factory, install.Rebase(old)); err != nil {
+		if v, err = o.values.onto(o.Factory, install.Rebase(old, e.Version)); err != nil {
 			return err
 		}
 	}
