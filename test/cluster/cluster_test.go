@@ -62,10 +62,14 @@ func TestLockIsHeldOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, second)
 
+	require.True(t, current(first, path))
+
 	require.NoError(t, os.Remove(path), "as the last Down does")
+	require.False(t, current(first, path))
 	third, err := tryLock(path)
 	require.NoError(t, err)
 	require.NotNil(t, third, "a new file is a new lock")
+	require.False(t, current(first, path), "who waited for the old file must not go on")
 	require.NoError(t, first.Close())
 	require.NoError(t, third.Close())
 	again, err := tryLock(path)

@@ -115,15 +115,21 @@ func tryLock(path string) (*os.File, error) {
 		_ = f.Close()
 		return nil, nil //nolint:nilerr // held by somebody else
 	}
-	ours, err := f.Stat()
-	if err == nil {
-		// The last Down removes the file: then this lock keeps nobody out.
-		if there, statErr := os.Stat(path); statErr == nil && os.SameFile(ours, there) {
-			return f, nil
-		}
+	if current(f, path) {
+		return f, nil
 	}
 	_ = f.Close()
-	return nil, err
+	return nil, nil
+}
+
+// current says whether f is still what path names. The last Down removes the file: then a lock of it keeps nobody out.
+func current(f *os.File, path string) bool {
+	ours, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(ours, there)
 }
 
 // reuse returns a running cluster that is as good as the one asked for, nil if there is none.
