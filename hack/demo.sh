@@ -22,6 +22,8 @@ else
   cluster up
   eval "$(cluster env)"
   image=$(cluster build-product --repo . --tag demo | tail -n 1)
-  kruisectl install --yes --image "${image%%:*}" --image-digest "${image##*@}" --replicas 2 --feature-gates "$gates"
+  do=install
+  "$KUBECTL" -n kruise-system get configmap kruisectl-inventory >/dev/null 2>&1 && do=upgrade # of an earlier run
+  kruisectl "$do" --yes --image "${image%%:*}" --image-digest "${image##*@}" --replicas 2 --feature-gates "$gates"
 fi
 CGO_ENABLED=0 go run ./hack/demo
