@@ -64,17 +64,20 @@ func (r *run) namespacesUsable(ctx context.Context) error {
 }
 
 // remaining says why a Namespace, or another object, is still there.
-func remaining(ns *unstructured.Unstructured) []string {
+func remaining(o *unstructured.Unstructured) []string {
 	var list []string
-	conditions, _, _ := unstructured.NestedSlice(ns.Object, "status", "conditions")
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, x := range conditions {
 		m, _ := x.(map[string]any)
+		if o.GetKind() == "CustomResourceDefinition" && m["type"] != "Terminating" {
+			continue // says that its names are fine
+		}
 		if m["status"] == "True" && m["message"] != nil {
 			list = append(list, fmt.Sprint(m["message"]))
 		}
 	}
-	finalizers, _, _ := unstructured.NestedStringSlice(ns.Object, "spec", "finalizers")
-	if all := append(finalizers, ns.GetFinalizers()...); len(all) > 0 {
+	finalizers, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "finalizers")
+	if all := append(finalizers, o.GetFinalizers()...); len(all) > 0 {
 		list = append(list, "finalizers "+strings.Join(all, ", "))
 	}
 	if len(list) == 0 {

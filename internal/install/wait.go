@@ -162,7 +162,9 @@ func (c *Cluster) managerReady(ns string) Condition {
 			return true, "", nil
 		}
 		detail := fmt.Sprintf("manager %d/%d", ready, want)
-		if why := c.podTrouble(ctx, ns, "control-plane=controller-manager"); why != "" {
+		if ready == want {
+			detail += ", not all available or of the new version yet"
+		} else if why := c.podTrouble(ctx, ns, "control-plane=controller-manager"); why != "" {
 			detail += " (" + why + ")"
 		}
 		return false, detail, nil
