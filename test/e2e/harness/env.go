@@ -31,6 +31,9 @@ import (
 // SystemNamespace is where the product is installed.
 const SystemNamespace = "kruise-system"
 
+// testLabel marks the namespaces of tests.
+const testLabel = "kruisectl.test/e2e"
+
 // Env is one test's view of the cluster: a namespace of its own and a client.
 type Env struct {
 	T         testing.TB
@@ -74,7 +77,7 @@ func New(t *testing.T) *Env {
 
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "e2e-" + slug(t.Name()) + "-",
-		Labels:       map[string]string{"kruisectl.test/e2e": "true"},
+		Labels:       map[string]string{testLabel: "true"},
 	}}
 	require.NoError(t, c.Create(t.Context(), ns))
 	e.Namespace = ns.Name
@@ -93,6 +96,36 @@ func New(t *testing.T) *Env {
 		}
 	})
 	return e
+}
+
+// NamespacesGone waits until every namespace that a test has deleted is gone: nothing may
+// keep a finalizer, or create anything in a namespace that is being deleted.
+func NamespacesGone(ctx context.Context) error {
+	c, _, err := Connect()
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(Long)
+	for {
+		list := &corev1.NamespaceList{}
+		err := c.List(ctx, list, client.MatchingLabels{testLabel: "true"})
+		var left []string
+		for _, ns := range list.Items {
+			if ns.DeletionTimestamp != nil {
+				left = append(left, fmt.Sprintf("%s: %+v", ns.Name, ns.Status.Conditions))
+			}
+		}
+		if err == nil && len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			if err != nil {
+				return fmt.Errorf("listing the namespaces of tests: %w", err)
+			}
+			return fmt.Errorf("namespaces still being deleted after %s: %q", Long, left)
+		}
+		time.Sleep(poll)
+	}
 }
 
 // slug makes a test name fit for a namespace.

@@ -124,7 +124,7 @@ func envInside(e *harness.Env, pod, name string) string {
 	e.T.Helper()
 	var out string
 	e.Eventually("reading "+name+" inside Pod "+pod, harness.Short, func() string {
-		r, err := harness.Run(e.Ctx(), "", harness.Kubectl(), "-n", e.Namespace, "exec", pod, "-c", "app", "--", "printenv", name)
+		r, err := harness.Run(e.Ctx(), "", harness.Kubectl(), "-n", e.Namespace, "exec", pod, "-c", "app", "--", "sh", "-c", "echo $"+name)
 		require.NoError(e.T, err)
 		if r.Code != 0 {
 			return r.Text()

@@ -62,9 +62,6 @@ func TestForbiddenWritesAreRefusedWhileTheManagerIsDown(t *testing.T) {
 		"an unknown policy": {func(cs *v1beta1.CloneSet) {
 			cs.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = "Sometimes"
 		}, "spec.updateStrategy.rollingUpdate.podUpdatePolicy", "InPlaceIfPossible"},
-		"deadline before Pods can be available": {func(cs *v1beta1.CloneSet) {
-			cs.Spec.MinReadySeconds, cs.Spec.ProgressDeadlineSeconds = 20, new(int32(10))
-		}, "spec", "progressDeadlineSeconds"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +71,12 @@ func TestForbiddenWritesAreRefusedWhileTheManagerIsDown(t *testing.T) {
 			requireRefused(t, e.Client.Update(t.Context(), cs), tc.field, tc.says)
 		})
 	}
+	// What only v1alpha1 forbids. Nothing converts while the manager is down, and nothing needs to.
+	t.Run("deadline before Pods can be available, in v1alpha1", func(t *testing.T) {
+		cs := alphaSet("refused", 1)
+		cs.Spec.MinReadySeconds, cs.Spec.ProgressDeadlineSeconds = 20, new(int32(10))
+		requireRefused(t, e.Client.Create(t.Context(), inNamespace(e, cs)), "spec", "progressDeadlineSeconds")
+	})
 	t.Run("another selector", func(t *testing.T) {
 		cs := e.CloneSet("web")
 		cs.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}

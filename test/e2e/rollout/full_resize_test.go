@@ -94,34 +94,39 @@ func TestResourcesChangeInPlace(t *testing.T) {
 	}
 }
 
-// InplaceVPA: a resize that no node can do is repaired by the next change of the template.
-func TestAResizeThatCannotBeDoneIsRepaired(t *testing.T) {
+// InplaceVPA: a resize that no node can do. Newer API servers refuse it themselves, so that
+// the Pod is recreated and waits for a node; the next change of the template repairs it.
+func TestAResizeThatNoNodeCanDoIsRepaired(t *testing.T) {
 	inBothVersions(t, func(e *harness.Env, api version) {
 		api.create(e, 1, func(f fields) { f.Template.Spec.Containers[0].Resources = oldResources })
 		e.WaitAvailable("web", 1)
-		before := theOnlyPod(e)
 
 		api.change(e, func(f fields) {
 			f.Template.Spec.Containers[0].Resources = tooLarge
 			f.Template.Spec.Containers[0].Image = harness.Nginx2
 		})
-		e.Eventually("the kubelet refuses", harness.Long, func() string {
-			p, update := theOnlyPod(e), e.CloneSet("web").Status.UpdateRevision
-			if !revision.SameRevision(p.Labels["controller-revision-hash"], update) {
-				return "the Pod is not at the update revision"
+		e.Eventually("the Pod of the update revision waits for resources", harness.Long, func() string {
+			pods, update := e.Pods("web"), e.CloneSet("web").Status.UpdateRevision
+			if len(pods) != 1 || !revision.SameRevision(pods[0].Labels["controller-revision-hash"], update) {
+				return "no Pod is at the update revision"
 			}
-			for _, c := range p.Status.Conditions {
-				if c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonInfeasible {
+			for _, c := range pods[0].Status.Conditions {
+				infeasible := c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonInfeasible
+				unschedulable := c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+				if infeasible || unschedulable {
 					return ""
 				}
 			}
-			return fmt.Sprintf("conditions %+v", p.Status.Conditions)
+			return fmt.Sprintf("conditions %+v", pods[0].Status.Conditions)
 		})
 		require.Zero(e.T, e.CloneSet("web").Status.UpdatedAvailableReplicas)
+		require.NotZero(e.T, e.Try("rollout", "status", "cloneset/web", "--timeout", "5s").Code, "exit code while the Pod waits")
+		require.Contains(e.T, e.Try("why", "cloneset/web").Stdout, "cpu")
 
 		api.change(e, func(f fields) { f.Template.Spec.Containers[0].Resources = newResources })
 		e.WaitAvailable("web", 1)
-		requireResized(e, before, newResources)
-		require.Positive(e.T, harness.Restarts(theOnlyPod(e), "app"))
+		after := theOnlyPod(e)
+		requireResized(e, after, newResources)
+		require.Equal(e.T, harness.Nginx2, harness.Image(after, "app"))
 	})
 }

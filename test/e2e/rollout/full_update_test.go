@@ -174,7 +174,6 @@ func TestAFailingContainerHoldsBackThoseOfLowerPriority(t *testing.T) {
 		api.create(e, 1, func(f fields) {
 			settled(f)
 			withRedis(f)
-			f.Template.Spec.Containers[1].Lifecycle = nil
 		})
 		waitCondition(e, "CloneSetAvailable")
 		api.change(e, func(f fields) {

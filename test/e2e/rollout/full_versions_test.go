@@ -191,7 +191,7 @@ func TestAV1alpha1ClientLosesNothingOfV1beta1(t *testing.T) {
 		cs.Spec.ScaleStrategy.EnablePVCReuse = true
 		cs.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &v1beta1.InPlaceUpdateStrategy{
 			GracePeriodSeconds:                  1,
-			ImagePreDownloadParallelism:         new(intstr.FromString("20%")),
+			ImagePreDownloadParallelism:         new(intstr.FromInt32(2)),
 			ImagePreDownloadTimeoutSeconds:      new(int32(33)),
 			ImagePreDownloadMinUpdatedReadyPods: new(int32(1)),
 		}
