@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -269,6 +270,7 @@ func changedPods(old map[string]view.Pod, pods []view.Pod) []string {
 			names = append(names, p.Name)
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
