@@ -47,7 +47,7 @@ func progress(f *factory.Factory) (install.Progress, func()) {
 				}
 				p.Update("waiting: " + text)
 			},
-			Note:    func(text string) { p.Note("      " + text) },
+			Note: func(text string) { p.Note("      " + text) },
 		}, func() {
 			close(stop)
 			<-done
