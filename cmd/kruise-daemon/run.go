@@ -35,7 +35,11 @@ import (
 
 const (
 	firstDetect, maxDetect = time.Second, 30 * time.Second
+	// runtimeCheck is the health check that fails until a runtime answers.
+	runtimeCheck = "containerRuntime"
 )
+
+var errLooking = errors.New("looking for a container runtime")
 
 // run is the life of the agent, in the order of daemon.md 1.2.
 func run(ctx context.Context, o options) error {
@@ -49,6 +53,7 @@ func run(ctx context.Context, o options) error {
 	}
 	// Listening comes first: it fails when another agent runs on this node.
 	checks := &agent.Checks{}
+	checks.Add(runtimeCheck, func() error { return errLooking })
 	group, ctx := errgroup.WithContext(ctx)
 	if err := serve(ctx, group, o, checks); err != nil {
 		return err
@@ -139,9 +144,8 @@ func serve(ctx context.Context, group *errgroup.Group, o options, checks *agent.
 // detect looks for runtimes until one answers; meanwhile /healthz says why none does.
 func detect(ctx context.Context, o options, checks *agent.Checks) (*cri.Set, error) {
 	var last atomic.Pointer[error]
-	starting := errors.New("looking for a container runtime")
-	last.Store(&starting)
-	checks.Add("containerRuntime", func() error { return *last.Load() })
+	last.Store(&errLooking)
+	checks.Add(runtimeCheck, func() error { return *last.Load() })
 	for wait := firstDetect; ; wait = min(2*wait, maxDetect) {
 		runtimes, err := cri.Detect(ctx, o.hostRunDir, o.socketFile)
 		last.Store(&err)

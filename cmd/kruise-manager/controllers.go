@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -76,7 +77,7 @@ func (w wiring) limiter() workqueue.TypedRateLimiter[reconcile.Request] {
 func (w wiring) addControllers(ctx context.Context, mgr ctrl.Manager) error {
 	logger := klog.FromContext(ctx)
 next:
-	for _, e := range w.controllers() {
+	for _, e := range w.controllers() { //nolint:contextcheck // indexes are registered with the cache, which outlives ctx
 		for _, g := range e.gates {
 			if !w.options.features.Enabled(g) {
 				logger.V(1).Info("A controller does not run as its feature is off", "controller", e.name, "gate", g)
@@ -105,6 +106,11 @@ type starter struct {
 	mgr    ctrl.Manager
 	hooks  *server.Controller
 	wiring wiring
+	// ending is closed when the process is to end.
+	ending <-chan struct{}
+	// adding is held while controllers are added. A manager that is stopped at that
+	// moment locks up until its grace period is over.
+	adding sync.Mutex
 }
 
 // pollWebhooks is how often the starter looks.
@@ -127,12 +133,41 @@ func (s *starter) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-s.ending:
+			return nil
 		case <-tick.C:
 		}
 	}
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	select {
+	case <-s.ending:
+		return nil
+	default:
+	}
 	err := s.wiring.addControllers(ctx, s.mgr)
-	if ctx.Err() != nil { // a manager that is ending takes no controllers
+	if ctx.Err() != nil { // the lease was lost meanwhile: that is the error to report
 		return nil
 	}
 	return err
+}
+
+// run starts the manager and returns when it has ended. It stops it when ctx ends, but not
+// while controllers are being added.
+func (s *starter) run(ctx context.Context) error {
+	s.ending = ctx.Done()
+	if err := s.mgr.Add(s); err != nil {
+		return fmt.Errorf("adding the starter of controllers: %w", err)
+	}
+	managed, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		s.adding.Lock()
+		defer s.adding.Unlock()
+		stop()
+	})()
+	if err := s.mgr.Start(managed); err != nil {
+		return fmt.Errorf("running the manager: %w", err)
+	}
+	return nil
 }

@@ -244,6 +244,7 @@ func testReadinessGate(t *testing.T, c *cluster) {
 // testPods goes through admission, the CloneSet controller, admission of its Pods and the
 // readiness controller.
 func testPods(t *testing.T, c *cluster) {
+	t.Helper()
 	set := alpha("pods")
 	set.Spec.Replicas = new(int32(3))
 	set.Spec.Selector.MatchLabels = map[string]string{"app": "pods"}

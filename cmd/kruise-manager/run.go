@@ -111,13 +111,10 @@ func run(ctx context.Context, o *options) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // told to end: that is no failure
 		}
 		if err := addChecks(mgr, hooks, o.draining); err != nil {
 			return err
-		}
-		if err := mgr.Add(&starter{mgr: mgr, hooks: hooks, wiring: wiring{options: o, api: api}}); err != nil {
-			return fmt.Errorf("adding the starter of controllers: %w", err)
 		}
 		group.Go(func() error {
 			select {
@@ -128,8 +125,9 @@ func run(ctx context.Context, o *options) error {
 			}
 			return nil
 		})
-		if err := mgr.Start(ctx); err != nil {
-			return fmt.Errorf("running the manager: %w", err)
+		s := &starter{mgr: mgr, hooks: hooks, wiring: wiring{options: o, api: api}}
+		if err := s.run(ctx); err != nil {
+			return err
 		}
 		return errEnded
 	})

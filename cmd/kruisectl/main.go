@@ -11,13 +11,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/internal/cli"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
 )
 
 func main() {
+	// The client library would print a warning, with a stack, when none was set.
+	ctrllog.SetLogger(logr.Discard())
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

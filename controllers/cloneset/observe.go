@@ -65,7 +65,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil || selector.Empty() {
 		log.FromContext(ctx).Info("The selector is not valid, so nothing is done", "cloneSet", klog.KObj(set))
-		return nil, 0, nil
+		return nil, 0, nil //nolint:nilerr // no retry makes a selector valid
 	}
 	if set.DeletionTimestamp != nil {
 		return nil, 0, nil // its Pods are left to the garbage collector

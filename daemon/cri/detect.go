@@ -26,7 +26,7 @@ var wellKnownSockets = []string{
 	"k3s/containerd/containerd.sock", "k0s/containerd.sock",
 }
 
-// ErrNoRuntime: no socket below the given directory answers CRI v1.
+// ErrNoRuntime says that no socket below the given directory answers CRI v1.
 var ErrNoRuntime = errors.New("no container runtime answers CRI v1")
 
 // Set is the runtimes of a node, best first.

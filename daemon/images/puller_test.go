@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +89,34 @@ func (m *memory) edit(change func(*v1beta1.NodeImage)) {
 	m.replace(ni)
 }
 
+// now returns the NodeImage, what writes said of nginx:1, and how many there were.
+func (m *memory) now() (ni *v1beta1.NodeImage, phases []string, writes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ni, slices.Clone(m.phases), m.writes
+}
+
+func (m *memory) told() []string {
+	_, phases, _ := m.now()
+	return phases
+}
+
+func (m *memory) writeCount() int {
+	_, _, writes := m.now()
+	return writes
+}
+
+func (m *memory) counts() v1beta1.NodeImageStatus {
+	ni, _, _ := m.now()
+	return ni.Status
+}
+
+func (m *memory) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failing = err
+}
+
 func (m *memory) status(tag string) v1beta1.ImageTagStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,13 +131,13 @@ func (m *memory) status(tag string) v1beta1.ImageTagStatus {
 // logins is a Credentials with the same answer for all.
 type logins struct {
 	auths     []cri.Auth
-	refreshes int
+	refreshes atomic.Int32
 }
 
 func (l *logins) Lookup(context.Context, string, []v1beta1.ReferenceObject) []cri.Auth {
 	return l.auths
 }
-func (l *logins) Refresh([]v1beta1.ReferenceObject) { l.refreshes++ }
+func (l *logins) Refresh([]v1beta1.ReferenceObject) { l.refreshes.Add(1) }
 
 // rig is a Puller with everything it needs, running in synthetic time.
 type rig struct {
@@ -164,7 +194,7 @@ func TestPuller(t *testing.T) {
 			r.runtime.AddImage(cri.Image{ID: "sha256:1", RepoTags: []string{"docker.io/library/nginx:1"}})
 			r.ask(tagSpec("1", nil))
 			after(5 * time.Second)
-			require.Equal(t, []string{"Succeeded"}, r.store.phases)
+			require.Equal(t, []string{"Succeeded"}, r.store.told())
 			require.Equal(t, "nginx@sha256:1", r.store.status("1").ImageID)
 			require.Zero(t, r.runtime.CallsOf("PullImage"))
 		},
@@ -184,7 +214,7 @@ func TestPuller(t *testing.T) {
 			r.ask(tagSpec("1", nil))
 			after(5 * time.Second)
 			require.Equal(t, []string{"ListImages", "PullImage nginx:1", "ListImages"}, r.runtime.Calls())
-			require.Equal(t, []string{"Succeeded"}, r.store.phases, "one write per quick pull")
+			require.Equal(t, []string{"Succeeded"}, r.store.told(), "one write per quick pull")
 			s := r.store.status("1")
 			require.EqualValues(t, 100, s.Progress)
 			require.NotNil(t, s.StartTime)
@@ -204,9 +234,9 @@ func TestPuller(t *testing.T) {
 			r.runtime.Script("nginx:1", fakecri.PullScript{Latency: 40 * time.Second})
 			r.ask(tagSpec("1", nil))
 			after(2 * time.Second)
-			require.Equal(t, []string{"Pulling"}, r.store.phases)
+			require.Equal(t, []string{"Pulling"}, r.store.told())
 			after(40 * time.Second)
-			require.Equal(t, []string{"Pulling", "Succeeded"}, r.store.phases)
+			require.Equal(t, []string{"Pulling", "Succeeded"}, r.store.told())
 		},
 		"failures are retried, and the last error is told": func(t *testing.T, r *rig) {
 			r.runtime.Script("nginx:1", fakecri.PullScript{Failures: -1})
@@ -219,7 +249,7 @@ func TestPuller(t *testing.T) {
 			require.Equal(t, 3*time.Second, s.CompletionTime.Sub(s.StartTime.Time), "1 s and 2 s between attempts, nothing after the last")
 			require.Contains(t, <-r.events.Events, "Warning PullImageFailed Image nginx:1 on node node", "for the job")
 			require.Contains(t, <-r.events.Events, "Warning PullImageFailed Image nginx:1", "for the NodeImage")
-			require.Equal(t, 2, r.logins.refreshes, "a retry reads secrets anew")
+			require.Equal(t, 2, int(r.logins.refreshes.Load()), "a retry reads secrets anew")
 		},
 		"an attempt that succeeds ends the task": func(t *testing.T, r *rig) {
 			r.runtime.Script("nginx:1", fakecri.PullScript{Failures: 1})
@@ -287,7 +317,7 @@ func TestPuller(t *testing.T) {
 			after(5 * time.Second)
 			r.ask()
 			after(5 * time.Second)
-			require.Equal(t, v1beta1.NodeImageStatus{}, r.store.ni.Status)
+			require.Equal(t, v1beta1.NodeImageStatus{}, r.store.counts())
 			require.Empty(t, r.events.Events)
 		},
 		"what the NodeImage tells already is not pulled again": func(t *testing.T, r *rig) {
@@ -299,7 +329,7 @@ func TestPuller(t *testing.T) {
 			})
 			after(time.Hour)
 			require.Empty(t, r.runtime.Calls())
-			require.Zero(t, r.store.writes)
+			require.Zero(t, r.store.writeCount())
 		},
 		"a task that the manager fails meanwhile is given up": func(t *testing.T, r *rig) {
 			r.runtime.Script("nginx:1", fakecri.PullScript{Hang: true})
@@ -310,9 +340,9 @@ func TestPuller(t *testing.T) {
 				tags[0].Phase, tags[0].CompletionTime = v1beta1.ImagePhaseFailed, &metav1.Time{Time: time.Now().Truncate(time.Second)}
 				ni.Status.Pulling, ni.Status.Failed = 0, 1
 			})
-			writes := r.store.writes
+			writes := r.store.writeCount()
 			after(time.Hour)
-			require.Equal(t, writes, r.store.writes)
+			require.Equal(t, writes, r.store.writeCount())
 			require.Equal(t, v1beta1.ImagePhaseFailed, r.store.status("1").Phase)
 		},
 		"a result that was overwritten is told again": func(t *testing.T, r *rig) {
@@ -332,13 +362,11 @@ func TestPuller(t *testing.T) {
 			require.Equal(t, 4, r.runtime.CallsOf("ListImages"), "looked for again")
 		},
 		"a status that cannot be written is written later": func(t *testing.T, r *rig) {
-			r.store.failing = errors.New("server is away")
+			r.store.fail(errors.New("server is away"))
 			r.ask(tagSpec("1", nil))
 			after(time.Minute)
-			require.Less(t, r.store.writes, 10, "with a backoff")
-			r.store.mu.Lock()
-			r.store.failing = nil
-			r.store.mu.Unlock()
+			require.Less(t, r.store.writeCount(), 10, "with a backoff")
+			r.store.fail(nil)
 			after(time.Minute)
 			require.Equal(t, v1beta1.ImagePhaseSucceeded, r.store.status("1").Phase)
 		},
@@ -367,11 +395,11 @@ func TestPullerHoldsTheLimit(t *testing.T) {
 		}
 		r.ask(tags...)
 		after(5 * time.Second)
-		s := r.store.ni.Status
+		s := r.store.counts()
 		require.Equal(t, []int32{6, 2, 4}, []int32{s.Desired, s.Pulling, s.Waiting})
 		after(30 * time.Second)
 		require.Equal(t, 2, r.runtime.MaxConcurrentPulls())
-		require.EqualValues(t, 6, r.store.ni.Status.Succeeded)
+		require.EqualValues(t, 6, r.store.counts().Succeeded)
 	})
 }
 
@@ -390,12 +418,12 @@ func TestPullerWritesLittleAndSoon(t *testing.T) {
 		r.ask(tags...)
 		for second := 1; second <= images; second++ {
 			after(time.Second)
-			if told := int(r.store.ni.Status.Succeeded); told < second-5 {
+			if told := int(r.store.counts().Succeeded); told < second-5 {
 				t.Fatalf("after %d s only %d of %d results are told", second, told, second)
 			}
 		}
 		after(5 * time.Second)
-		require.EqualValues(t, images, r.store.ni.Status.Succeeded)
-		require.LessOrEqual(t, r.store.writes, 40, "0.5 per second and a burst of 5")
+		require.EqualValues(t, images, r.store.counts().Succeeded)
+		require.LessOrEqual(t, r.store.writeCount(), 40, "0.5 per second and a burst of 5")
 	})
 }

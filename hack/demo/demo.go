@@ -35,6 +35,8 @@ const (
 	newImage  = "nginx:1.17"
 	// patience bounds every wait; a demo that goes well never gets near it.
 	patience = 5 * time.Minute
+	// simulatedLabel is on nodes that the local cluster plays.
+	simulatedLabel = "kruisectl.test/simulated"
 )
 
 // demo is one run: a client, the kruisectl to call and where to print.
@@ -64,6 +66,13 @@ func run(ctx context.Context) error {
 }
 
 func (d *demo) run(ctx context.Context) error {
+	simulated, err := d.simulated(ctx)
+	if err != nil {
+		return err
+	}
+	if simulated {
+		d.say("The nodes are simulated: no container runs. The manager runs as a process of this machine")
+	}
 	d.say("A CloneSet of %d Pods with image %s", replicas, oldImage)
 	if err := d.createCloneSet(ctx); err != nil {
 		return err
@@ -73,6 +82,9 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 
+	if err := d.nodesTakeImages(ctx); err != nil {
+		return err
+	}
 	d.say("The new image is pulled on every node before any Pod is touched: partition 100%% holds the Pods")
 	if err := d.call(ctx, "set", "image", "cloneset/"+name, "app="+newImage); err != nil {
 		return err
@@ -117,7 +129,27 @@ func (d *demo) run(ctx context.Context) error {
 	rows := compare(before, after, nodeImages.Items)
 	fmt.Fprintln(d.out)
 	printTable(d.out, rows)
-	return verdict(d.out, rows)
+	if err := verdict(d.out, rows); err != nil {
+		return err
+	}
+	if simulated {
+		fmt.Fprintln(d.out, "Simulated nodes: restarts and pulls are what a node would report, no container ran and no image was pulled.")
+	}
+	return nil
+}
+
+// simulated reports whether no node of the cluster runs containers.
+func (d *demo) simulated(ctx context.Context) (bool, error) {
+	nodes := &corev1.NodeList{}
+	if err := d.client.List(ctx, nodes); err != nil {
+		return false, fmt.Errorf("listing Nodes: %w", err)
+	}
+	for _, n := range nodes.Items {
+		if n.Labels[simulatedLabel] != "true" {
+			return false, nil
+		}
+	}
+	return len(nodes.Items) > 0, nil
 }
 
 func (d *demo) say(format string, args ...any) {
@@ -175,6 +207,29 @@ func (d *demo) settled(ctx context.Context, image string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for %d available Pods with image %s (status: %+v): %w", replicas, image, cs.Status, err)
+	}
+	return nil
+}
+
+// nodesTakeImages waits until every node has its NodeImage, which comes some time after the node:
+// a node without one is not pulled on, and the rollout would not wait for it.
+func (d *demo) nodesTakeImages(ctx context.Context) error {
+	missing := ""
+	err := wait.PollUntilContextTimeout(ctx, time.Second/4, patience, true, func(ctx context.Context) (bool, error) {
+		nodes := &corev1.NodeList{}
+		if err := d.client.List(ctx, nodes); err != nil {
+			return false, err
+		}
+		for _, n := range nodes.Items {
+			if err := d.client.Get(ctx, client.ObjectKey{Name: n.Name}, &v1beta1.NodeImage{}); err != nil {
+				missing = n.Name
+				return false, client.IgnoreNotFound(err)
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the NodeImage of node %s: %w", missing, err)
 	}
 	return nil
 }

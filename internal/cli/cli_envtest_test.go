@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/apitest"
@@ -75,7 +76,8 @@ func (s *server) must(code int, words []string, args ...string) result {
 }
 
 // shop creates CloneSet web with three stored revisions and its Pods, all at the third.
-func (s *server) shop(name string) *v1beta1.CloneSet {
+func (s *server) shop() {
+	const name = "web"
 	s.t.Helper()
 	ctx := s.t.Context()
 	build := func(image string) fixture.CloneSetBuilder {
@@ -112,7 +114,6 @@ func (s *server) shop(name string) *v1beta1.CloneSet {
 	if err := s.c.Status().Update(ctx, cs); err != nil {
 		s.t.Fatal(err)
 	}
-	return cs
 }
 
 func (s *server) create(o client.Object) {
@@ -161,7 +162,7 @@ func TestAgainstARealServer(t *testing.T) {
 }
 
 func undoStory(t *testing.T, s *server) {
-	s.shop("web")
+	s.shop()
 	before := s.get("web")
 	s.must(0, []string{"(dry run)"}, "rollout", "undo", "clone/web", "--dry-run=client")
 	s.must(0, []string{"(server dry run)"}, "rollout", "undo", "clone/web", "--dry-run=server")
@@ -178,7 +179,7 @@ func undoStory(t *testing.T, s *server) {
 }
 
 func pauseStory(t *testing.T, s *server) {
-	s.shop("web")
+	s.shop()
 	before := s.get("web")
 	s.must(0, []string{"cloneset.apps.kruise.io/web paused"}, "rollout", "pause", "clone/web")
 	s.must(0, []string{"already paused"}, "rollout", "pause", "clone/web")
@@ -189,15 +190,15 @@ func pauseStory(t *testing.T, s *server) {
 		t.Errorf("spec is %+v", after.Spec.UpdateStrategy.RollingUpdate)
 	}
 	for _, m := range after.ManagedFields {
-		if m.Manager == factory.FieldManager && !strings.Contains(string(m.FieldsV1.Raw), "f:paused") {
-			t.Errorf("kruisectl owns %s", m.FieldsV1.Raw)
+		if m.Manager == factory.FieldManager && !strings.Contains(m.FieldsV1.GetRawString(), "f:paused") {
+			t.Errorf("kruisectl owns %s", m.FieldsV1.GetRawString())
 		}
 	}
 	s.must(0, []string{"resumed"}, "rollout", "resume", "clone/web")
 }
 
 func partitionStory(t *testing.T, s *server) {
-	s.shop("web")
+	s.shop()
 	s.must(0, []string{"keeps 3 of 4 pods, 1 to be updated"}, "rollout", "partition", "clone/web", "75%")
 	if p := s.get("web").Spec.UpdateStrategy.RollingUpdate.Partition; p.String() != "75%" {
 		t.Errorf("partition is %s", p)
@@ -218,7 +219,7 @@ func partitionStory(t *testing.T, s *server) {
 }
 
 func setImageStory(t *testing.T, s *server) {
-	s.shop("web")
+	s.shop()
 	before := s.get("web")
 	s.must(0, []string{"image updated", "repo/web:3 -> repo/web:4", "in place: 4 pods keep IP and volumes"},
 		"set", "image", "clone/web", "app=repo/web:4", "--reason", "release 4")
@@ -232,7 +233,7 @@ func setImageStory(t *testing.T, s *server) {
 }
 
 func previewStory(t *testing.T, s *server) {
-	s.shop("web")
+	s.shop()
 	before := s.get("web").ResourceVersion
 	manifest := fmt.Sprintf(`apiVersion: apps.kruise.io/v1beta1
 kind: CloneSet
@@ -264,14 +265,14 @@ spec:
 }
 
 func rejectedStory(t *testing.T, s *server) {
-	s.shop("web")
+	s.shop()
 	r := s.run("rollout", "status", "clone/none")
 	wants(1, "not found", "has no cloneset named")(t, r)
 	s.must(2, []string{"over 100%"}, "rollout", "partition", "clone/web", "130%")
 }
 
 func waitStory(t *testing.T, s *server) {
-	s.shop("web")
+	s.shop()
 	cs := s.get("web")
 	cs.Status.UpdatedAvailableReplicas = 1
 	if err := s.c.Status().Update(t.Context(), cs); err != nil {
@@ -300,7 +301,7 @@ func waitStory(t *testing.T, s *server) {
 // permissionStory looks through the eyes of a user who may only get the CloneSet.
 func permissionStory(cfg *rest.Config) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
-		s.shop("web")
+		s.shop()
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "looker", Namespace: s.ns}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"clonesets"}, Verbs: []string{"get"}},
 		}}
@@ -311,8 +312,23 @@ func permissionStory(cfg *rest.Config) func(*testing.T, *server) {
 		s.create(binding)
 		s.must(0, []string{"successfully rolled out", "details hidden: cannot list pods"}, "--as", "looker", "rollout", "status", "clone/web", "-w=false")
 		s.must(1, []string{"forbidden"}, "--as", "looker", "rollout", "pause", "clone/web")
+		s.allow("driver", s.must(0, []string{"kind: Role"}, "rollout", "pause", "--explain-rbac").out)
+		s.must(0, []string{"paused"}, "--as", "driver", "rollout", "pause", "clone/web")
 		s.must(1, []string{"forbidden"}, "--as", "nobody", "rollout", "status", "clone/web")
 	}
+}
+
+// allow gives the user the Role that --explain-rbac printed.
+func (s *server) allow(user, role string) {
+	s.t.Helper()
+	r := &rbacv1.Role{}
+	if err := yaml.Unmarshal([]byte(role), r); err != nil {
+		s.t.Fatal(err)
+	}
+	s.create(r)
+	s.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: s.ns},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: r.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
 }
 
 func pullStory(t *testing.T, s *server) {
@@ -339,7 +355,7 @@ func pullStory(t *testing.T, s *server) {
 }
 
 func readStory(t *testing.T, s *server) {
-	s.shop("web")
+	s.shop()
 	s.must(0, []string{"REVISION", "update,current,live"}, "rollout", "history", "clone/web")
 	s.must(0, []string{"repo/web:1"}, "rollout", "history", "clone/web", "--revision=1", "-o", "yaml")
 	s.must(0, []string{"nothing blocks"}, "why", "clone/web")

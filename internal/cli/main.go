@@ -59,9 +59,21 @@ func Execute(ctx context.Context, f *factory.Factory, args []string) (code int) 
 			code = internalError(f, args, p)
 		}
 	}()
-	root := New(f)
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
+	cfg, err := loadConfig(f.Getenv)
+	if err != nil {
+		cfg = &config{}
+	}
+	root := newRoot(f, cfg) //nolint:contextcheck // commands take their context when they run
+	cmd := root
+	if err == nil {
+		args, err = cfg.expand(root, args)
+	}
+	if err == nil {
+		root.SetArgs(args)
+		cmd, err = root.ExecuteContextC(ctx)
+	} else {
+		err = out.Usage(err)
+	}
 	if err == nil {
 		if f.Global.WarningsAsErrors && f.Global.Warned() {
 			return out.CodeError
@@ -69,7 +81,7 @@ func Execute(ctx context.Context, f *factory.Factory, args []string) (code int) 
 		return out.CodeOK
 	}
 	err = asUsage(cmd, err)
-	err = withEndpoints(f, err)
+	err = withEndpoints(context.WithoutCancel(ctx), f, err)
 	if errors.Is(err, factory.ErrNoCluster) {
 		err = noCluster(f, err)
 	}
@@ -130,7 +142,7 @@ func noCluster(f *factory.Factory, err error) error {
 func innermost(err error) error {
 	for {
 		next := errors.Unwrap(err)
-		if next == nil || errors.Is(next, factory.ErrNoCluster) && next == factory.ErrNoCluster {
+		if next == nil || next == factory.ErrNoCluster { //nolint:errorlint // the error itself is looked for, not one that wraps it
 			return err
 		}
 		err = next
@@ -138,14 +150,14 @@ func innermost(err error) error {
 }
 
 // withEndpoints looks up how many endpoints stand behind a webhook that did not answer.
-func withEndpoints(f *factory.Factory, err error) error {
+func withEndpoints(ctx context.Context, f *factory.Factory, err error) error {
 	hook, ns, svc, ok := out.CalledWebhook(err)
 	if !ok {
 		return err
 	}
 	down := &out.WebhookDown{Webhook: hook, Namespace: ns, Service: svc, Endpoints: -1, Err: innermostText(err)}
 	if c, cerr := f.Client(); cerr == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		var list discoveryv1.EndpointSliceList
 		if c.List(ctx, &list, client.InNamespace(ns), client.MatchingLabels{discoveryv1.LabelServiceName: svc}) == nil {

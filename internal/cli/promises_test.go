@@ -339,3 +339,17 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+func TestExplainRBACNamesEveryCommandOfOurs(t *testing.T) {
+	root := New(factory.New("kruisectl", genericiooptions.NewTestIOStreamsDiscard()))
+	walk(root, func(c *cobra.Command) {
+		path := strings.TrimPrefix(c.CommandPath(), "kruisectl ")
+		group, _, _ := strings.Cut(path, " ")
+		ours := group == "rollout" || group == "set" || group == "image" || group == "why" || group == "inplace"
+		if ours && !c.HasSubCommands() && c.Flags().Lookup("explain-rbac") == nil {
+			t.Errorf("%s has no --explain-rbac", path)
+		}
+	})
+	r := newShop(10).world(t).run("why", "--explain-rbac")
+	golden(t, "explain-rbac", r.String())
+}

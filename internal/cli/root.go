@@ -31,7 +31,10 @@ var groups = []struct{ id, title string }{
 }
 
 // New returns the whole command tree. Making it opens no file and no connection.
-func New(f *factory.Factory) *cobra.Command {
+func New(f *factory.Factory) *cobra.Command { return newRoot(f, &config{}) }
+
+func newRoot(f *factory.Factory, cfg *config) *cobra.Command {
+	f.ProtectedContext = cfg.protected
 	root := &cobra.Command{
 		Use:   "kruisectl",
 		Short: "Install, drive and explain Kruise workloads",
@@ -52,6 +55,9 @@ func New(f *factory.Factory) *cobra.Command {
 	f.Global.AddTo(root.PersistentFlags())
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := fromEnvironment(cmd, f.Getenv); err != nil {
+			return out.Usage(err)
+		}
+		if err := cfg.apply(cmd); err != nil {
 			return out.Usage(err)
 		}
 		if err := f.Global.Validate(); err != nil {
@@ -78,6 +84,7 @@ func New(f *factory.Factory) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writeHelp(f.Out, cmd, f.Name()) })
 	asGroups(root)
+	explainRBAC(f, root)
 	return root
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,19 +206,19 @@ func TestRestartGoesWaveByWave(t *testing.T) {
 		w.clock = clock.RealClock{}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		most := 0
+		var most atomic.Int64
 		go replaceMarked(ctx, t, w.client, &most)
 		r := w.run("rollout", "restart", "clone/web")
 		wants(0, "restarted", "wave 5")(t, r)
-		if most > 2 {
-			t.Errorf("%d pods were marked at once, maxUnavailable is 2", most)
+		if n := most.Load(); n > 2 {
+			t.Errorf("%d pods were marked at once, maxUnavailable is 2", n)
 		}
 	})
 }
 
 // replaceMarked plays the controller: it replaces marked Pods, and counts how many were
 // marked at once.
-func replaceMarked(ctx context.Context, t *testing.T, c client.WithWatch, most *int) {
+func replaceMarked(ctx context.Context, t *testing.T, c client.WithWatch, most *atomic.Int64) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -229,7 +230,7 @@ func replaceMarked(ctx context.Context, t *testing.T, c client.WithWatch, most *
 			t.Error(err)
 			return
 		}
-		marked := 0
+		var marked int64
 		for i := range pods.Items {
 			p := &pods.Items[i]
 			if _, ok := p.Labels[v1beta1.SpecifiedDeleteLabel]; !ok {
@@ -248,6 +249,6 @@ func replaceMarked(ctx context.Context, t *testing.T, c client.WithWatch, most *
 				t.Error(err)
 			}
 		}
-		*most = max(*most, marked)
+		most.Store(max(most.Load(), marked))
 	}
 }

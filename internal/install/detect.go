@@ -178,6 +178,17 @@ func containerImage(workload *unstructured.Unstructured) string {
 	return ""
 }
 
+// versionOf names what an image reference runs: its tag, else the start of its digest.
+func versionOf(image string) string {
+	if tag := tagOf(image); tag != "" {
+		return tag
+	}
+	if _, digest, ok := strings.Cut(image, "@"); ok {
+		return digest[:min(len(digest), len("sha256:")+12)]
+	}
+	return ""
+}
+
 // tagOf returns the tag of an image reference, empty when it has none.
 func tagOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")

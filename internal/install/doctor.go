@@ -115,7 +115,7 @@ func (d *doctor) restarts(selector string) func(context.Context) finding {
 			}
 		}
 		if len(list) == 0 {
-			return okay("%d Pods, no restarts", len(pods))
+			return okay("%s, no restarts", plural(len(pods), "Pod"))
 		}
 		hint := "kubectl -n " + d.e.Namespace + " logs --previous POD"
 		if strings.Contains(strings.Join(list, ""), "OOMKilled") {
@@ -209,7 +209,7 @@ func (d *doctor) webhookEndpoints(ctx context.Context) finding {
 	if n == 0 {
 		return bad("kubectl -n "+d.e.Namespace+" get pods", "Service %s has no ready endpoint: creating Kruise objects fails", webhookService)
 	}
-	return okay("Service %s has %d ready endpoints", webhookService, n)
+	return okay("Service %s has %s that are ready", webhookService, plural(n, "endpoint"))
 }
 
 func (d *doctor) webhookBundle(ctx context.Context) finding {
@@ -288,7 +288,7 @@ func (d *doctor) crdEstablished(ctx context.Context) finding {
 			return bad("kubectl describe crd "+crd.GetName(), "CustomResourceDefinition %s is not established or is being deleted", crd.GetName())
 		}
 	}
-	return okay("%d CRDs are established", len(crds))
+	return okay("%s established", plural(len(crds), "CRD"))
 }
 
 func (d *doctor) crdConversion(ctx context.Context) finding {

@@ -95,9 +95,9 @@ func (e *editor) manager(v, base Values) {
 	}
 	e.setArgs(func(a *args) {
 		flag := func(name, value, old string) {
-			switch {
-			case value == old:
-			case value == "":
+			switch value {
+			case old:
+			case "":
 				a.drop(name)
 			default:
 				a.set(name, value)

@@ -52,6 +52,7 @@ func (p *preflight) checks() []checker {
 		{"crds-terminating", "conflicts", p.terminatingCRDs},
 		{"crds-newer", "conflicts", p.newerCRDs},
 		{"namespace-terminating", "conflicts", p.terminatingNamespace},
+		{"kinds-unmanaged", "conflicts", p.unmanagedKinds},
 		{"platform", "network", p.onNodes(p.platform)},
 		{"certificates", "certs", p.certificates},
 	}
@@ -199,7 +200,7 @@ func runtimes(nodes []unstructured.Unstructured) finding {
 	case len(foreign) > 0:
 		return warn("keep the daemon away with daemon.nodeSelector", "there is no image for %s", strings.Join(foreign, ", "))
 	}
-	return okay("%d nodes speak CRI v1", len(nodes))
+	return okay("CRI v1 on %s", plural(len(nodes), "node"))
 }
 
 func (p *preflight) sockets(nodes []unstructured.Unstructured) finding {
@@ -288,6 +289,43 @@ func (p *preflight) newerCRDs(ctx context.Context) finding {
 		}
 	}
 	return okay("no CRD is newer than version %s", p.m.Version)
+}
+
+// unmanagedKinds finds objects of kinds that another version of the product has
+// controllers for and this one has not: after a take-over nobody would act on them.
+func (p *preflight) unmanagedKinds(ctx context.Context) finding {
+	crds, err := p.kruiseCRDs(ctx)
+	if err != nil {
+		return unreadable(err)
+	}
+	var used, unused []string
+	for _, crd := range crds {
+		gvk := storageVersion(&crd)
+		ours := slices.ContainsFunc(p.m.Objects, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == "CustomResourceDefinition" && o.GetName() == crd.GetName()
+		})
+		if ours || !p.m.Values.CRDs.Managed || slices.Contains(systemKinds, gvk.Kind) {
+			continue
+		}
+		items, err := p.list(ctx, gvk)
+		if err != nil {
+			return unreadable(err)
+		}
+		if len(items) > 0 {
+			used = append(used, fmt.Sprintf("%d %s", len(items), gvk.Kind))
+		} else {
+			unused = append(unused, gvk.Kind)
+		}
+	}
+	slices.Sort(used)
+	slices.Sort(unused)
+	switch {
+	case len(used) > 0:
+		return bad("keep the present installation, or delete these objects first", "version %s has no controller for: %s", p.m.Version, strings.Join(used, ", "))
+	case len(unused) > 0:
+		return warn("", "version %s has no controller for these kinds, of which no object exists: %s", p.m.Version, strings.Join(unused, ", "))
+	}
+	return okay("every kind has its controller")
 }
 
 // newer reports that version a comes after b; what cannot be read never does.

@@ -242,6 +242,13 @@ func TestCompareVersions(t *testing.T) {
 	}
 }
 
+func TestRebaseKeepsAChosenTag(t *testing.T) {
+	followed := defaults(t, ProfileDefault, "manager.image.tag=v0.0.9")
+	require.Equal(t, ManifestsVersion(), Rebase(followed, "v0.0.9").Manager.Image.Tag)
+	chosen := defaults(t, ProfileDefault, "manager.image.tag=mine")
+	require.Equal(t, "mine", Rebase(chosen, "v0.0.9").Manager.Image.Tag)
+}
+
 func TestServerVersionsSkew(t *testing.T) {
 	require.Empty(t, ServerVersions{Kubernetes: "v1.37.2", Manager: "v1", Daemon: "v1", Installed: "v0.1.0"}.Skew("v0.1.0"))
 	require.Equal(t, []string{
@@ -285,6 +292,14 @@ func TestTagOf(t *testing.T) {
 		"a/b:v1": "v1", "localhost:5000/a": "", "localhost:5000/a:v2": "v2", "a@sha256:x": "", "a:v1@sha256:x": "v1", "": "",
 	} {
 		require.Equal(t, want, tagOf(image), image)
+	}
+}
+
+func TestVersionOf(t *testing.T) {
+	for image, want := range map[string]string{
+		"a/b:v1": "v1", "a/b@sha256:0123456789abcdef0123": "sha256:0123456789ab", "a/b:v1@sha256:0123": "v1", "a/b@sha256:01": "sha256:01", "a/b": "",
+	} {
+		require.Equal(t, want, versionOf(image), image)
 	}
 }
 

@@ -30,12 +30,11 @@ func (c *Cluster) Uninstall(ctx context.Context, r *Removal, o UninstallOptions,
 	if o.PurgeCRDs {
 		steps = append(steps, step{"custom resources", u.deleteResources})
 	}
-	steps = append(steps, step{"manager and daemon", u.workloads})
-	if !o.PurgeCRDs {
+	steps = append(steps,
+		step{"manager and daemon", u.workloads},
 		// Until it was gone, the manager may have put some back.
-		steps = append(steps, step{"finalizers that came back", u.removeFinalizers})
-	}
-	steps = append(steps, step{"permissions and the rest", func(ctx context.Context) error { return u.objects(ctx, others) }})
+		step{"finalizers that came back", u.removeFinalizers},
+		step{"permissions and the rest", func(ctx context.Context) error { return u.objects(ctx, others) }})
 	if o.PurgeCRDs {
 		steps = append(steps, step{"CRDs", u.deleteCRDs})
 	}
@@ -156,6 +155,9 @@ func ownFinalizer(f string) bool {
 	return domain == "kruise.io" || strings.HasSuffix(domain, ".kruise.io")
 }
 
+// eachResource visits every custom resource. With wait it then waits until they are gone,
+// and leaves out those that the manager makes again as long as it runs: they go with
+// their CRD.
 func (u *removing) eachResource(ctx context.Context, wait bool, visit func(*unstructured.Unstructured) error) error {
 	for _, name := range u.r.CRDs {
 		crd, err := u.get(ctx, gvkCRD, "", name)
@@ -166,6 +168,9 @@ func (u *removing) eachResource(ctx context.Context, wait bool, visit func(*unst
 			continue
 		}
 		gvk := storageVersion(crd)
+		if wait && slices.Contains(systemKinds, gvk.Kind) {
+			continue
+		}
 		items, err := u.list(ctx, gvk)
 		if err != nil {
 			return err

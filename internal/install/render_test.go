@@ -253,7 +253,7 @@ func TestValuesChangeOnlyTheirFields(t *testing.T) {
 			"+ " + mpod + ".affinity.nodeAffinity: {}"}},
 		"resources": {"daemon.resources={limits: {memory: 1Gi}}", []string{
 			"+ " + dc + ".resources.limits.memory: 1Gi",
-			"- " + dc + ".resources.limits.cpu: 50m", "- " + dc + ".resources.limits.memory: 128Mi",
+			"- " + dc + ".resources.limits.cpu: 500m", "- " + dc + ".resources.limits.memory: 128Mi",
 			"- " + dc + ".resources.requests.cpu: 0", "- " + dc + ".resources.requests.memory: 0"}},
 		"socket": {"daemon.socketLocation=/run/k3s,daemon.socketFile=containerd.sock", []string{
 			"+ " + dc + ".args[4]: --socket-file=containerd.sock", "+ " + dpod + ".volumes[runtime-socket].hostPath.path: /run/k3s",

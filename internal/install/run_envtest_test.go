@@ -56,9 +56,9 @@ func mustRun(t *testing.T, c *Cluster, m *Manifests, previous *Inventory, o RunO
 	return res
 }
 
-func mustGet(t *testing.T, c *Cluster, o *unstructured.Unstructured) *unstructured.Unstructured {
+func mustGet(ctx context.Context, t *testing.T, c *Cluster, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
-	live, err := c.live(t.Context(), o)
+	live, err := c.live(ctx, o)
 	require.NoError(t, err)
 	require.NotNil(t, live, Name(o))
 	return live
@@ -69,7 +69,7 @@ func resourceVersions(t *testing.T, c *Cluster, m *Manifests) map[string]string 
 	t.Helper()
 	versions := map[string]string{}
 	for _, o := range m.Objects {
-		versions[Name(o)] = mustGet(t, c, o).GetResourceVersion()
+		versions[Name(o)] = mustGet(t.Context(), t, c, o).GetResourceVersion()
 	}
 	return versions
 }
@@ -107,47 +107,78 @@ func comparable(o *unstructured.Unstructured) map[string]any {
 	return c.Object
 }
 
+func kubectl(t *testing.T, cfg *rest.Config, stdin string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
+		append([]string{"--kubeconfig", kubeconfig(t, cfg)}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
 // The three ways to install give the same objects: kruisectl install, manifest render into
 // kubectl apply, and kubectl apply of the kustomize tree.
 func TestThreeWaysGiveTheSameObjects(t *testing.T) {
-	for _, profile := range []Profile{ProfileDefault, ProfileE2E} {
-		t.Run(string(profile), func(t *testing.T) {
-			m := render(t, defaults(t, profile))
-			installed, _ := newCluster(t)
-			mustRun(t, installed, m, nil, RunOptions{})
+	m := render(t, defaults(t, ProfileDefault))
+	installed, _ := newCluster(t)
+	mustRun(t, installed, m, nil, RunOptions{})
+	rendered, renderedCfg := newCluster(t)
+	kubectl(t, renderedCfg, stream(t, m.Objects), "apply", "-f", "-")
+	built, builtCfg := newCluster(t)
+	kubectl(t, builtCfg, "", "apply", "-k", "../../manifests/overlays/default")
 
-			kubectl := func(cfg *rest.Config, stdin string, args ...string) {
-				cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"),
-					append([]string{"--kubeconfig", kubeconfig(t, cfg)}, args...)...)
-				cmd.Stdin = strings.NewReader(stdin)
-				out, err := cmd.CombinedOutput()
-				require.NoError(t, err, string(out))
-			}
-			rendered, renderedCfg := newCluster(t)
-			kubectl(renderedCfg, stream(t, m.Objects), "apply", "-f", "-")
-			built, builtCfg := newCluster(t)
-			kubectl(builtCfg, "", "apply", "-k", "../../manifests/overlays/"+string(profile))
-
-			for _, o := range m.Objects {
-				want := comparable(mustGet(t, installed, o))
-				if diff := cmp.Diff(want, comparable(mustGet(t, rendered, o))); diff != "" {
-					t.Errorf("%s of manifest render differs (-install +apply):\n%s", Name(o), diff)
-				}
-				if diff := cmp.Diff(want, comparable(mustGet(t, built, o))); diff != "" {
-					t.Errorf("%s of kubectl apply -k differs (-install +apply):\n%s", Name(o), diff)
-				}
-			}
-
-			t.Run("and install over it changes no spec", func(t *testing.T) {
-				existing, err := rendered.Detect(t.Context(), DefaultNamespace)
-				require.NoError(t, err)
-				require.Equal(t, OwnerRendered, existing.Owner)
-				for _, c := range mustRun(t, rendered, m, nil, RunOptions{}).Changes {
-					require.Equal(t, Unchanged, c.Action, "%s: %v", Name(c.Object), c.Diffs)
-				}
-			})
-		})
+	for _, o := range m.Objects {
+		want := comparable(mustGet(t.Context(), t, installed, o))
+		if diff := cmp.Diff(want, comparable(mustGet(t.Context(), t, rendered, o))); diff != "" {
+			t.Errorf("%s of manifest render differs (-install +apply):\n%s", Name(o), diff)
+		}
+		if diff := cmp.Diff(want, comparable(mustGet(t.Context(), t, built, o))); diff != "" {
+			t.Errorf("%s of kubectl apply -k differs (-install +apply):\n%s", Name(o), diff)
+		}
 	}
+	t.Run("and install over the others changes nothing", func(t *testing.T) {
+		existing, err := rendered.Detect(t.Context(), DefaultNamespace)
+		require.NoError(t, err)
+		require.Equal(t, OwnerRendered, existing.Owner)
+		for _, c := range append(mustRun(t, rendered, m, nil, RunOptions{}).Changes, mustRun(t, built, m, nil, RunOptions{}).Changes...) {
+			require.Equal(t, Unchanged, c.Action, "%s: %v", Name(c.Object), c.Diffs)
+		}
+	})
+}
+
+// The acceptance harness applies the profile e2e over a Namespace that exists already.
+func TestProfileE2EOverAnExistingNamespace(t *testing.T) {
+	c, cfg := newCluster(t)
+	require.NoError(t, c.Client.Create(t.Context(), named(gvkNamespace, DefaultNamespace)))
+	m := render(t, defaults(t, ProfileE2E))
+	kubectl(t, cfg, stream(t, m.Objects), "apply", "-f", "-")
+	for _, ch := range mustRun(t, c, m, nil, RunOptions{}).Changes {
+		require.Equal(t, Unchanged, ch.Action, "%s: %v", Name(ch.Object), ch.Diffs)
+	}
+}
+
+func TestUnmanagedKindsStopATakeOver(t *testing.T) {
+	ctx := t.Context()
+	c, _ := newCluster(t)
+	m := render(t, defaults(t, ProfileDefault))
+	sidecars := find(m, named(gvkCRD, "imagepulljobs.apps.kruise.io")).DeepCopy()
+	sidecars.SetName("sidecarsets.apps.kruise.io")
+	unstructured.RemoveNestedField(sidecars.Object, "spec", "conversion")
+	for field, value := range map[string]string{"kind": "SidecarSet", "listKind": "SidecarSetList", "plural": "sidecarsets", "singular": "sidecarset"} {
+		require.NoError(t, unstructured.SetNestedField(sidecars.Object, value, "spec", "names", field))
+	}
+	require.NoError(t, c.Client.Create(ctx, sidecars))
+	require.NoError(t, c.waitFor(ctx, []Condition{c.crdsEstablished([]string{sidecars.GetName()})}, time.Minute, Progress{}))
+	p := &preflight{Cluster: c, m: m}
+	require.Equal(t, CheckWarning, p.unmanagedKinds(ctx).state)
+
+	set := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps.kruise.io/v1beta1", "kind": "SidecarSet",
+		"metadata": map[string]any{"name": "s", "namespace": "default"},
+		"spec":     map[string]any{"image": "x", "completionPolicy": map[string]any{"type": "Always"}}}}
+	require.Eventually(t, func() bool { return c.Client.Create(ctx, set) == nil }, 30*time.Second, 100*time.Millisecond)
+	f := p.unmanagedKinds(ctx)
+	require.Equal(t, CheckError, f.state)
+	require.Equal(t, "version v0.1.0 has no controller for: 1 SidecarSet", f.message)
 }
 
 func TestRunTwiceWritesNothing(t *testing.T) {
@@ -176,7 +207,7 @@ func TestRunKeepsWhatTheManagerFills(t *testing.T) {
 	mustRun(t, c, m, nil, RunOptions{})
 
 	bundle := base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIBdzCCAR2gAwIBAgIBADAKBggqhkjOPQQDAjAAMB4XDTI2MDEwMTAwMDAwMFoX\n-----END CERTIFICATE-----\n"))
-	cfg := mustGet(t, c, named(gvkMutating, mutatingName))
+	cfg := mustGet(t.Context(), t, c, named(gvkMutating, mutatingName))
 	hooks, _, _ := unstructured.NestedSlice(cfg.Object, "webhooks")
 	for _, h := range hooks {
 		require.NoError(t, unstructured.SetNestedField(h.(map[string]any), bundle, "clientConfig", "caBundle"))
@@ -184,7 +215,7 @@ func TestRunKeepsWhatTheManagerFills(t *testing.T) {
 	require.NoError(t, unstructured.SetNestedSlice(cfg.Object, hooks, "webhooks"))
 	cfg.SetAnnotations(map[string]string{annotationTemplate: "[the manager's copy]"})
 	require.NoError(t, c.Client.Update(ctx, cfg, client.FieldOwner("kruise-manager")))
-	secret := mustGet(t, c, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
+	secret := mustGet(t.Context(), t, c, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret",
 		"metadata": map[string]any{"name": webhookSecret, "namespace": DefaultNamespace}}})
 	require.NoError(t, unstructured.SetNestedField(secret.Object, "eA==", "data", "ca-key.pem"))
 	require.NoError(t, c.Client.Update(ctx, secret, client.FieldOwner("kruise-manager")))
@@ -192,15 +223,15 @@ func TestRunKeepsWhatTheManagerFills(t *testing.T) {
 	inv, err := c.ReadInventory(ctx, DefaultNamespace)
 	require.NoError(t, err)
 	t.Run("a repeated apply leaves the configuration alone", func(t *testing.T) {
-		before := mustGet(t, c, cfg)
+		before := mustGet(t.Context(), t, c, cfg)
 		require.Empty(t, diffText(Drift(before, find(m, cfg))))
 		mustRun(t, c, m, inv, RunOptions{})
-		require.Empty(t, cmp.Diff(before.Object, mustGet(t, c, cfg).Object))
+		require.Empty(t, cmp.Diff(before.Object, mustGet(t.Context(), t, c, cfg).Object))
 	})
 	t.Run("a change keeps the bundle and empties the template", func(t *testing.T) {
 		changed := render(t, defaults(t, ProfileDefault, "webhookConfiguration.timeoutSeconds=7"))
 		mustRun(t, c, changed, inv, RunOptions{})
-		live := mustGet(t, c, cfg)
+		live := mustGet(t.Context(), t, c, cfg)
 		require.Equal(t, "", live.GetAnnotations()[annotationTemplate])
 		hooks, _, _ := unstructured.NestedSlice(live.Object, "webhooks")
 		for _, h := range hooks {
@@ -210,7 +241,7 @@ func TestRunKeepsWhatTheManagerFills(t *testing.T) {
 		}
 	})
 	t.Run("Secret data stays", func(t *testing.T) {
-		data, _, _ := unstructured.NestedStringMap(mustGet(t, c, secret).Object, "data")
+		data, _, _ := unstructured.NestedStringMap(mustGet(t.Context(), t, c, secret).Object, "data")
 		require.Equal(t, map[string]string{"ca-key.pem": "eA=="}, data)
 	})
 }
@@ -247,7 +278,7 @@ func TestRunSaysWhoOwnsAField(t *testing.T) {
 	c, _ := newCluster(t)
 	m := render(t, defaults(t, ProfileDefault))
 	mustRun(t, c, m, nil, RunOptions{})
-	manager := mustGet(t, c, managerRef())
+	manager := mustGet(t.Context(), t, c, managerRef())
 	require.NoError(t, c.Client.Patch(ctx, manager, mergePatch(`{"spec":{"replicas":5}}`), client.FieldOwner("somebody")))
 
 	_, err := c.Run(ctx, m, nil, RunOptions{ApplyOptions: ApplyOptions{DryRun: DryRunNone}}, Progress{})
@@ -255,10 +286,10 @@ func TestRunSaysWhoOwnsAField(t *testing.T) {
 	require.True(t, errors.As(err, &conflict), "%v", err)
 	require.Equal(t, []FieldConflict{{"spec.replicas", "somebody"}}, conflict.Fields)
 
-	live := mustGet(t, c, managerRef())
+	live := mustGet(t.Context(), t, c, managerRef())
 	require.Equal(t, []string{"spec.replicas: 5 → 2"}, diffText(Drift(live, find(m, managerRef()))))
 	mustRun(t, c, m, nil, RunOptions{ApplyOptions: ApplyOptions{ForceConflicts: true}})
-	require.Empty(t, Drift(mustGet(t, c, managerRef()), find(m, managerRef())))
+	require.Empty(t, Drift(mustGet(t.Context(), t, c, managerRef()), find(m, managerRef())))
 }
 
 func diffText(diffs []FieldDiff) []string {
@@ -305,7 +336,7 @@ func TestRunTimesOutWithWhatIsMissing(t *testing.T) {
 	var timeout *TimeoutError
 	require.True(t, errors.As(err, &timeout), "%v", err)
 	require.Equal(t, "manager 0/2 (no Pod exists)", timeout.Missing[0])
-	hooks, _, _ := unstructured.NestedSlice(mustGet(t, c, named(gvkMutating, mutatingName)).Object, "webhooks")
+	hooks, _, _ := unstructured.NestedSlice(mustGet(t.Context(), t, c, named(gvkMutating, mutatingName)).Object, "webhooks")
 	require.Equal(t, "Ignore", hooks[0].(map[string]any)["failurePolicy"], "webhooks fail open while no manager is ready")
 }
 
@@ -327,7 +358,7 @@ func TestLostVersionIsRefused(t *testing.T) {
 	c, _ := newCluster(t)
 	m := render(t, defaults(t, ProfileDefault))
 	mustRun(t, c, m, nil, RunOptions{})
-	crd := mustGet(t, c, named(gvkCRD, "clonesets.apps.kruise.io"))
+	crd := mustGet(t.Context(), t, c, named(gvkCRD, "clonesets.apps.kruise.io"))
 	require.NoError(t, unstructured.SetNestedStringSlice(crd.Object, []string{"v1alpha0", "v1beta1"}, "status", "storedVersions"))
 	require.NoError(t, c.Client.Status().Update(ctx, crd))
 	changed := render(t, defaults(t, ProfileDefault))
@@ -345,7 +376,7 @@ func TestAdoptTakesObjectsFromHelm(t *testing.T) {
 	// As a chart would have left it.
 	for _, o := range m.Objects {
 		patch := mergePatch(`{"metadata":{"annotations":{"meta.helm.sh/release-name":"kruise","meta.helm.sh/release-namespace":"default"},"labels":{"app.kubernetes.io/managed-by":"Helm"},"managedFields":[{}]}}`)
-		require.NoError(t, c.Client.Patch(ctx, mustGet(t, c, o), patch, client.FieldOwner("helm")))
+		require.NoError(t, c.Client.Patch(ctx, mustGet(t.Context(), t, c, o), patch, client.FieldOwner("helm")))
 	}
 	for _, name := range []string{InventoryName} {
 		cm := named(gvkConfigMap, name)
@@ -359,7 +390,7 @@ func TestAdoptTakesObjectsFromHelm(t *testing.T) {
 
 	mustRun(t, c, m, nil, RunOptions{ApplyOptions: ApplyOptions{Adopt: true}})
 	for _, o := range m.Objects {
-		live := mustGet(t, c, o)
+		live := mustGet(t.Context(), t, c, o)
 		require.NotContains(t, live.GetAnnotations(), annotationHelmRelease, Name(o))
 		require.Equal(t, FieldManager, live.GetLabels()[labelManagedBy], Name(o))
 	}
@@ -381,6 +412,8 @@ func TestUninstall(t *testing.T) {
 		"metadata": map[string]any{"name": "pull", "namespace": "default", "finalizers": []any{"apps.kruise.io/fake-finalizer", "example.com/mine"}},
 		"spec":     map[string]any{"image": "nginx", "completionPolicy": map[string]any{"type": "Always"}}}}
 	require.NoError(t, c.Client.Create(ctx, job))
+	image := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": map[string]any{"name": "node-a"}}}
+	require.NoError(t, c.Client.Create(ctx, image), "one of the objects that a manager makes again at once")
 	existing, err := c.Detect(ctx, DefaultNamespace)
 	require.NoError(t, err)
 
@@ -388,7 +421,7 @@ func TestUninstall(t *testing.T) {
 		r, err := c.PlanUninstall(ctx, existing, UninstallOptions{PurgeCRDs: true})
 		var left *RemainingError
 		require.True(t, errors.As(err, &left), "%v", err)
-		require.EqualError(t, err, "deleting the CRDs would delete 1 CloneSet, 1 ImagePullJob and their Pods")
+		require.EqualError(t, err, "deleting the CRDs would delete 1 CloneSet, 1 ImagePullJob and the Pods that they own")
 		require.Len(t, r.Remaining, 2)
 	})
 	t.Run("a foreign object keeps the namespace", func(t *testing.T) {
@@ -418,8 +451,8 @@ func TestUninstall(t *testing.T) {
 				require.True(t, live == nil || live.GetDeletionTimestamp() != nil, Name(obj))
 			}
 		}
-		mustGet(t, c, web)
-		require.Equal(t, []string{"example.com/mine"}, mustGet(t, c, job).GetFinalizers(), "only the product's finalizers go")
+		mustGet(t.Context(), t, c, web)
+		require.Equal(t, []string{"example.com/mine"}, mustGet(t.Context(), t, c, job).GetFinalizers(), "only the product's finalizers go")
 	})
 	t.Run("a second run finds nothing", func(t *testing.T) {
 		existing, err := c.Detect(ctx, DefaultNamespace)
@@ -433,7 +466,7 @@ func TestUninstall(t *testing.T) {
 		r, err := c.PlanUninstall(ctx, Existing{Namespace: DefaultNamespace}, o)
 		require.NoError(t, err)
 		require.ErrorContains(t, c.Uninstall(ctx, r, o, Progress{}), "ImagePullJob/default/pull (finalizers example.com/mine)")
-		live := mustGet(t, c, job)
+		live := mustGet(t.Context(), t, c, job)
 		live.SetFinalizers(nil)
 		require.NoError(t, c.Client.Update(ctx, live))
 		o.StepTimeout = time.Minute
@@ -447,7 +480,7 @@ func TestUninstall(t *testing.T) {
 func failOpenLive(t *testing.T, c *Cluster) {
 	t.Helper()
 	for _, ref := range []*unstructured.Unstructured{named(gvkMutating, mutatingName), named(gvkValidating, validatingName)} {
-		require.NoError(t, c.Client.Update(context.WithoutCancel(t.Context()), failOpen(mustGet(t, c, ref))))
+		require.NoError(t, c.Client.Update(context.WithoutCancel(t.Context()), failOpen(mustGet(t.Context(), t, c, ref))))
 	}
 }
 

@@ -72,7 +72,7 @@ func (c *Cluster) managerStatus(ctx context.Context, e Existing) ComponentStatus
 		return s
 	}
 	ready, want, done := deploymentState(e.Manager)
-	s.Ready, s.Version = fmt.Sprintf("%d/%d", ready, want), tagOf(containerImage(e.Manager))
+	s.Ready, s.Version = fmt.Sprintf("%d/%d", ready, want), versionOf(containerImage(e.Manager))
 	leader, err := c.Leader(ctx, e.Namespace)
 	switch {
 	case err != nil:
@@ -107,10 +107,7 @@ func (c *Cluster) webhookStatus(ctx context.Context, e Existing) ComponentStatus
 		s.Ready, s.Message = "?", err.Error()
 		return s
 	}
-	s.Ready = fmt.Sprintf("%d endpoints", n)
-	if n == 1 {
-		s.Ready = "1 endpoint"
-	}
+	s.Ready = plural(n, "endpoint")
 	ca, err := c.servingCA(ctx, e.Namespace)
 	if err != nil {
 		s.State, s.Message = HealthDegraded, "the CA cannot be read: "+err.Error()
@@ -134,6 +131,14 @@ func (c *Cluster) webhookStatus(ctx context.Context, e Existing) ComponentStatus
 		s.State = HealthOK
 	}
 	return s
+}
+
+// plural is "1 Pod" or "2 Pods".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // endpoints counts the ready addresses behind the webhook Service.
@@ -186,7 +191,7 @@ func (c *Cluster) daemonStatus(ctx context.Context, e Existing) ComponentStatus 
 		return v
 	}
 	desired, ready := n("desiredNumberScheduled"), n("numberReady")
-	s.Ready, s.Version = fmt.Sprintf("%d/%d", ready, desired), tagOf(containerImage(e.Daemon))
+	s.Ready, s.Version = fmt.Sprintf("%d/%d", ready, desired), versionOf(containerImage(e.Daemon))
 	s.Message = ""
 	switch {
 	case n("observedGeneration") < e.Daemon.GetGeneration():

@@ -69,7 +69,7 @@ func (e *RemainingError) Error() string {
 	for _, k := range sortedKeys(counts) {
 		list = append(list, fmt.Sprintf("%d %s", counts[k], k))
 	}
-	return "deleting the CRDs would delete " + strings.Join(list, ", ") + " and their Pods"
+	return "deleting the CRDs would delete " + strings.Join(list, ", ") + " and the Pods that they own"
 }
 
 // systemKinds are custom resources that the product makes for itself.
@@ -79,11 +79,11 @@ var systemKinds = []string{"NodeImage", "NodePodProbe"}
 // nothing, and a RemainingError when o would delete users' objects without being told to.
 func (c *Cluster) PlanUninstall(ctx context.Context, existing Existing, o UninstallOptions) (*Removal, error) {
 	r := &Removal{Namespace: existing.Namespace, KeptNamespaces: map[string]string{}}
-	candidates, err := c.candidates(ctx, existing)
+	known, err := candidates(existing)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range candidates {
+	for _, e := range known {
 		if e.Kind == "CustomResourceDefinition" || e.Kind == "Namespace" {
 			continue
 		}
@@ -107,7 +107,7 @@ func (c *Cluster) PlanUninstall(ctx context.Context, existing Existing, o Uninst
 		}
 	}
 	slices.Sort(r.CRDs)
-	if err := c.planNamespaces(ctx, existing, candidates, o, r); err != nil {
+	if err := c.planNamespaces(ctx, known, o, r); err != nil {
 		return nil, err
 	}
 	if len(r.Objects) == 0 && len(r.Namespaces) == 0 && (len(r.CRDs) == 0 || !o.PurgeCRDs) {
@@ -121,7 +121,7 @@ func (c *Cluster) PlanUninstall(ctx context.Context, existing Existing, o Uninst
 
 // candidates are the objects of the inventory and all that this version could have
 // rendered, in the order of removal: webhooks first, then workloads, then the rest.
-func (c *Cluster) candidates(ctx context.Context, existing Existing) ([]Entry, error) {
+func candidates(existing Existing) ([]Entry, error) {
 	v, err := Defaults(ProfileDefault, "generic")
 	if err != nil {
 		return nil, err
@@ -211,8 +211,8 @@ func (c *Cluster) countObjects(ctx context.Context, crd *unstructured.Unstructur
 
 // planNamespaces decides which Namespaces go: those that were installed and hold nothing
 // of anybody else.
-func (c *Cluster) planNamespaces(ctx context.Context, existing Existing, candidates []Entry, o UninstallOptions, r *Removal) error {
-	for _, e := range candidates {
+func (c *Cluster) planNamespaces(ctx context.Context, known []Entry, o UninstallOptions, r *Removal) error {
+	for _, e := range known {
 		if e.Kind != "Namespace" {
 			continue
 		}
@@ -227,7 +227,7 @@ func (c *Cluster) planNamespaces(ctx context.Context, existing Existing, candida
 		case !removable(e, live):
 			r.KeptNamespaces[e.Name] = "it was not made by an install"
 		default:
-			foreign, err := c.foreignObjects(ctx, e.Name, candidates)
+			foreign, err := c.foreignObjects(ctx, e.Name, known)
 			if err != nil {
 				return err
 			}
@@ -247,7 +247,7 @@ const annotationSourceKey = "imagepulljobs.kruise.io/source-key"
 
 // foreignObjects lists what a Namespace of the product holds that neither the product nor
 // Kubernetes put there.
-func (c *Cluster) foreignObjects(ctx context.Context, ns string, candidates []Entry) ([]string, error) {
+func (c *Cluster) foreignObjects(ctx context.Context, ns string, known []Entry) ([]string, error) {
 	var foreign []string
 	for _, kind := range []schemaKind{
 		{"", "v1", "ConfigMap"}, {"", "v1", "Secret"}, {"", "v1", "Service"}, {"", "v1", "ServiceAccount"},
@@ -261,7 +261,7 @@ func (c *Cluster) foreignObjects(ctx context.Context, ns string, candidates []En
 		for _, item := range items {
 			e := Entry{Group: kind.group, Kind: kind.kind, Namespace: ns, Name: item.GetName()}
 			switch {
-			case slices.ContainsFunc(candidates, e.same):
+			case slices.ContainsFunc(known, e.same):
 			case metav1.GetControllerOf(&item) != nil: // goes with its owner
 			case kind.kind == "ConfigMap" && item.GetName() == "kube-root-ca.crt":
 			case kind.kind == "ServiceAccount" && item.GetName() == "default":

@@ -225,7 +225,7 @@ func chartDefaults() Values {
 		HealthProbe:  PortValues{8000},
 		PprofAddr:    "localhost:8090",
 		ResyncPeriod: "0",
-		Resources:    resources("200m", "512Mi", "100m", "256Mi"),
+		Resources:    resources("2", "512Mi", "100m", "256Mi"),
 	}
 	v.Daemon = DaemonValues{
 		Log:            LogValues{Level: "4"},
@@ -234,7 +234,7 @@ func chartDefaults() Values {
 		PprofAddr:      "localhost:10222",
 		SocketLocation: "/var/run",
 		Affinity:       noVirtualNodes(),
-		Resources:      resources("50m", "128Mi", "0", "0"),
+		Resources:      resources("500m", "128Mi", "0", "0"),
 		CredentialProvider: CredentialProviderValues{
 			ConfigMap: "credential-provider-config", HostPath: "credential-provider-plugin",
 		},

@@ -35,10 +35,10 @@ func (c *Cluster) Versions(ctx context.Context, namespace string) (ServerVersion
 		v.Installed = e.Inventory.Version
 	}
 	if e.Manager != nil {
-		v.Manager = tagOf(containerImage(e.Manager))
+		v.Manager = versionOf(containerImage(e.Manager))
 	}
 	if e.Daemon != nil {
-		v.Daemon = tagOf(containerImage(e.Daemon))
+		v.Daemon = versionOf(containerImage(e.Daemon))
 	}
 	if crds, err := c.kruiseCRDs(ctx); err == nil && len(crds) > 0 {
 		v.CRDs = crds[0].GetLabels()["app.kubernetes.io/version"]
@@ -84,11 +84,12 @@ func CompareVersions(from, to string) VersionSkew {
 	return s
 }
 
-// Rebase returns old values for a rendering by this version: the image is that of this
-// version unless it comes from somewhere else than the release's registry.
-func Rebase(old Values) Values {
-	if old.Manager.Image.Repository == DefaultRepository && old.Manager.Image.Digest == "" {
-		old.Manager.Image.Tag = ManifestsVersion()
+// Rebase returns the values of an installation of version old for a rendering by this
+// version: an image tag that followed the version follows it again, one that somebody
+// chose stays.
+func Rebase(v Values, old string) Values {
+	if v.Manager.Image.Tag == old && v.Manager.Image.Digest == "" {
+		v.Manager.Image.Tag = ManifestsVersion()
 	}
-	return old
+	return v
 }

@@ -74,7 +74,7 @@ func (u *Updater) onFreshBatch(ctx context.Context, pod *corev1.Pod, o inplace.O
 		next, err := u.write(ctx, cur, want)
 		if err != nil {
 			final = err
-			return cur, nil
+			return cur, nil //nolint:nilerr // final carries it past the retry
 		}
 		return next, nil
 	})

@@ -3,6 +3,7 @@
 package tui
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -90,7 +91,7 @@ func promote() view.Action {
 
 // model is a root that has received r at t0 and needs no source.
 func model(r view.Rollout, theme Theme, size Size) Model {
-	m := NewModel(nil, nil, t0, Options{Theme: theme})
+	m := NewModel(context.Background(), nil, t0, Options{Theme: theme})
 	m.size, m.rollout, m.loaded = size, r, true
 	m.actions = []view.Action{{Name: "pause", Title: "pause"}, promote(), {Name: "undo", Title: "undo"}}
 	return m

@@ -54,6 +54,30 @@ func TestShape(t *testing.T) {
 	}
 }
 
+func TestLockIsHeldOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first, err := tryLock(path)
+	require.NoError(t, err)
+	second, err := tryLock(path)
+	require.NoError(t, err)
+	require.Nil(t, second)
+
+	require.True(t, current(first, path))
+
+	require.NoError(t, os.Remove(path), "as the last Down does")
+	require.False(t, current(first, path))
+	third, err := tryLock(path)
+	require.NoError(t, err)
+	require.NotNil(t, third, "a new file is a new lock")
+	require.False(t, current(first, path), "who waited for the old file must not go on")
+	require.NoError(t, first.Close())
+	require.NoError(t, third.Close())
+	again, err := tryLock(path)
+	require.NoError(t, err)
+	require.NotNil(t, again)
+	require.NoError(t, again.Close())
+}
+
 func TestServes(t *testing.T) {
 	plain, audited, larger := Shape{Nodes: 3}, Shape{Nodes: 3, Audit: true}, Shape{Nodes: 4}
 	require.True(t, plain.serves(plain))

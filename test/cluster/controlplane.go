@@ -19,6 +19,7 @@ const (
 	Scheduler         = "kube-scheduler"
 	RegistryProcess   = "registry"
 	Simulator         = "simulator"
+	Manager           = "kruise-manager" // only after RunManager
 )
 
 // address is where the API server listens: nodes must reach it.
@@ -141,7 +142,9 @@ func (s *State) simulatorSpec() supervisor.Spec {
 	if s.Shape.Nodes > 0 {
 		args = append(args, "--taint")
 	} else {
-		args = append(args, "--lease-interval=1m")
+		// No node runs the product: the simulator plays its node agents, RunManager runs its manager, and what is
+		// installed for it stays Pending instead of claiming to run.
+		args = append(args, "--lease-interval=1m", "--node-agent", "--idle-namespace="+SystemNamespace)
 	}
 	return s.process(Simulator, args...)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -35,6 +36,9 @@ func Down(ctx context.Context, name string, progress toolchain.Progress) error {
 	start := time.Now()
 	if err := clean(ctx, name, progress); err != nil {
 		return fmt.Errorf("taking down cluster %s: %w", name, err)
+	}
+	if _, err := os.Stat(runRoot()); errors.Is(err, fs.ErrNotExist) {
+		_ = os.Remove(lockPath()) // nothing is left to protect; we hold it
 	}
 	progress("cluster %s is down (%s)", name, time.Since(start).Round(100*time.Millisecond))
 	return nil

@@ -52,18 +52,27 @@ func plan(o Options, shape Shape, binDir string, ports Ports, now time.Time) (*S
 	return s, nil
 }
 
-// freePorts finds ports that nobody uses right now.
+// freePorts finds ports for the control plane that nobody uses right now.
 func freePorts() (Ports, error) {
+	n, err := freeNumbers(5)
+	if err != nil {
+		return Ports{}, err
+	}
+	return Ports{API: n[0], Etcd: n[1], EtcdPeer: n[2], Controller: n[3], Scheduler: n[4]}, nil
+}
+
+// freeNumbers finds TCP ports on 127.0.0.1 that nobody uses right now.
+func freeNumbers(count int) ([]int, error) {
 	var numbers []int
-	for range 5 {
+	for range count {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return Ports{}, fmt.Errorf("finding a free port: %w", err)
+			return nil, fmt.Errorf("finding a free port: %w", err)
 		}
 		defer l.Close() // kept open until all are found, so that they differ
 		numbers = append(numbers, l.Addr().(*net.TCPAddr).Port)
 	}
-	return Ports{API: numbers[0], Etcd: numbers[1], EtcdPeer: numbers[2], Controller: numbers[3], Scheduler: numbers[4]}, nil
+	return numbers, nil
 }
 
 // writeFiles creates the data directory with everything in it that processes read.

@@ -121,6 +121,7 @@ func runRoot() string {
 	return filepath.Join(os.TempDir(), "kruisectl-cluster-"+strconv.Itoa(os.Geteuid()))
 }
 
+func lockPath() string              { return runRoot() + ".lock" }
 func runDir(name string) string     { return filepath.Join(runRoot(), name) }
 func socketPath(name string) string { return filepath.Join(runDir(name), "supervisor.sock") }
 

@@ -82,28 +82,54 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// lockRun lets one Up or Down at a time change clusters of this user.
+// lockRun lets one Up or Down at a time change clusters of this user. The lock is next to the run directory: it must
+// survive its removal.
 func lockRun(ctx context.Context, progress toolchain.Progress) (func(), error) {
 	if err := os.MkdirAll(runRoot(), 0o755); err != nil {
 		return nil, fmt.Errorf("creating the run directory: %w", err)
 	}
-	// Next to the directory: the lock must survive its removal.
-	f, err := os.OpenFile(runRoot()+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking: %w", err)
-	}
 	for said := false; ; said = true {
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		f, err := tryLock(lockPath())
+		if err != nil {
+			return nil, fmt.Errorf("locking: %w", err)
+		}
+		if f != nil {
 			return func() { _ = f.Close() }, nil
 		}
 		if !said {
 			progress("waiting for another cluster command to end")
 		}
 		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			_ = f.Close()
 			return nil, err
 		}
 	}
+}
+
+// tryLock returns the locked file, or nil if somebody else holds the lock or has just removed it.
+func tryLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, nil //nolint:nilerr // held by somebody else
+	}
+	if current(f, path) {
+		return f, nil
+	}
+	_ = f.Close()
+	return nil, nil
+}
+
+// current says whether f is still what path names. The last Down removes the file: then a lock of it keeps nobody out.
+func current(f *os.File, path string) bool {
+	ours, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(ours, there)
 }
 
 // reuse returns a running cluster that is as good as the one asked for, nil if there is none.

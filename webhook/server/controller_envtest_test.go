@@ -13,13 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"go.uber.org/goleak"
 
 	"github.com/kruisectl/kruisectl/internal/apitest"
 )

@@ -146,6 +146,9 @@ func (o *installOptions) do(ctx context.Context) error {
 	if err := o.admit(existing, m); err != nil {
 		return err
 	}
+	if m, err = o.keepLiveValues(existing, m); err != nil {
+		return err
+	}
 	if err := o.run.preflight(ctx, o.Factory, c, m, existing); err != nil {
 		return err
 	}
@@ -189,6 +192,27 @@ func (o *installOptions) admit(e install.Existing, m *install.Manifests) error {
 		}
 	}
 	return nil
+}
+
+// keepLiveValues renders anew for an installation that is taken over: gates, ports and
+// placement stay as they are, with flags on top. Gates decide what Pods look like, so
+// losing one could restart them.
+func (o *installOptions) keepLiveValues(e install.Existing, m *install.Manifests) (*install.Manifests, error) {
+	if !o.run.adopt || (e.Owner != install.OwnerHelm && e.Owner != install.OwnerBare) {
+		return m, nil
+	}
+	live, err := install.LiveValues(e)
+	if err != nil {
+		return nil, &out.Failure{Doing: "read the values of the installation", Cause: err}
+	}
+	v, err := o.values.onto(o.Factory, live)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range install.CompareValues(m.Values, v) {
+		o.Note("kept from the installation: %s is %s", d.Key, d.After)
+	}
+	return render(o.Factory, v)
 }
 
 func lines(diffs []install.ValueDiff) string {
@@ -330,6 +354,9 @@ func (r *runFlags) failure(f *factory.Factory, doing string, err error) error {
 	switch {
 	case errors.As(err, &preflight):
 		return err
+	case errors.Is(err, context.Canceled) || isSignal(err):
+		fail.Why = "interrupted; what was applied stays"
+		fail.Next = f.Name() + " install   # again; it goes on where it is\n" + f.Name() + " status"
 	case errors.As(err, &timeout):
 		fail.Why = fmt.Sprintf("not working after %s", timeout.Timeout)
 		fail.Cause = errors.New("still missing:" + bullet(timeout.Missing))
@@ -348,6 +375,11 @@ func (r *runFlags) failure(f *factory.Factory, doing string, err error) error {
 		fail.Next = "kubectl create namespace …   # or leave out --create-namespace=false"
 	}
 	return fail
+}
+
+func isSignal(err error) bool {
+	var s *out.Signal
+	return errors.As(err, &s)
 }
 
 func bullet(items []string) string {

@@ -41,7 +41,12 @@ func progress(f *factory.Factory) (install.Progress, func()) {
 					p.Note(fmt.Sprintf("      %s %s", install.Name(c.Object), c.Action))
 				}
 			},
-			Waiting: func(text string) { p.Update("waiting: " + text) },
+			Waiting: func(text string) {
+				if !f.ErrTerminal().TTY {
+					text = strings.ReplaceAll(text, "\n", "; ") // a line of a log is one line
+				}
+				p.Update("waiting: " + text)
+			},
 			Note:    func(text string) { p.Note("      " + text) },
 		}, func() {
 			close(stop)

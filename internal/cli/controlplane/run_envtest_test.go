@@ -280,10 +280,15 @@ func TestInstallRefusesWhatOthersOwn(t *testing.T) {
 		require.Contains(t, r.err, "install --adopt")
 		require.Equal(t, 1, e.run("uninstall", "--yes").code)
 	})
-	t.Run("Helm, adopted", func(t *testing.T) {
-		e.ok("install", "--wait=false", "--adopt", "--yes")
+	t.Run("Helm, adopted with its values", func(t *testing.T) {
+		e.patch(e.get(deployment, system, manager), "helm", `{"spec":{"replicas":4}}`)
+		r := e.ok("install", "--wait=false", "--adopt", "--yes", "--set", "manager.log.level=2")
+		require.Contains(t, r.err, "kept from the installation: manager.replicas is 4")
+		n, _, _ := unstructured.NestedInt64(e.get(deployment, system, manager).Object, "spec", "replicas")
+		require.EqualValues(t, 4, n)
+		require.Contains(t, managerArgs(e.get(deployment, system, manager)), "--v=2")
 		require.NotContains(t, e.get(deployment, system, manager).GetAnnotations(), "meta.helm.sh/release-name")
-		e.ok("install", "--wait=false")
+		require.Contains(t, e.ok("upgrade", "--wait=false").out, "up to date")
 	})
 	t.Run("Argo CD", func(t *testing.T) {
 		e.patch(e.get(deployment, system, manager), "argocd", `{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"kruise:apps/Deployment:x/y"}}}`)

@@ -66,6 +66,7 @@ func TestWrongInput(t *testing.T) {
 		"argument":                       {"install kruise", "takes no argument"},
 		"dry run":                        {"install --dry-run=maybe", "use none, client or server"},
 		"timeout":                        {"install --timeout 0s", "use a positive duration"},
+		"version to upgrade to":          {"upgrade --to v99.0.0", "upgrades to v0.1.0 only"},
 		"share of daemons":               {"install --daemon-wait most", "is not all, none or a percentage"},
 		"CRDs":                           {"install --crds some", "use managed, skip or only"},
 		"argument for an unknown one":    {"install --extra-arg webhook=--v=5", "use manager or daemon"},

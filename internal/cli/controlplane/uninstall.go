@@ -140,6 +140,9 @@ func (o *uninstallOptions) remove(ctx context.Context, c *install.Cluster, r *in
 	if mode != install.DryRunNone || format.People() {
 		o.printPlan(r)
 	}
+	if mode != install.DryRunNone && !format.People() {
+		return o.document(r, mode, format)
+	}
 	if mode != install.DryRunNone {
 		suffix := map[install.DryRun]string{install.DryRunClient: "(dry run)", install.DryRunServer: "(server dry run)"}[mode]
 		fmt.Fprintf(o.Out, "%s would be removed %s\n", out.Plural(len(r.Objects), "object"), suffix)
@@ -160,16 +163,21 @@ func (o *uninstallOptions) remove(ctx context.Context, c *install.Cluster, r *in
 		return fail
 	}
 	if !format.People() {
-		doc := out.Envelope("UninstallResult", o.ContextName())
-		removed := []string{}
-		for _, e := range r.Objects {
-			removed = append(removed, e.String())
-		}
-		doc["removed"], doc["remaining"], doc["purgedCRDs"] = removed, r.Remaining, o.opts.PurgeCRDs
-		return format.Write(o.Out, doc)
+		return o.document(r, mode, format)
 	}
 	o.summary(r)
 	return nil
+}
+
+func (o *uninstallOptions) document(r *install.Removal, mode install.DryRun, format out.Format) error {
+	doc := out.Envelope("UninstallResult", o.ContextName())
+	removed := []string{}
+	for _, e := range r.Objects {
+		removed = append(removed, e.String())
+	}
+	doc["removed"], doc["remaining"], doc["dryRun"] = removed, append([]install.KindCount{}, r.Remaining...), string(mode)
+	doc["crds"], doc["purgedCRDs"], doc["keptNamespaces"] = append([]string{}, r.CRDs...), o.opts.PurgeCRDs, r.KeptNamespaces
+	return format.Write(o.Out, doc)
 }
 
 func (o *uninstallOptions) ask(ctx context.Context, r *install.Removal) error {

@@ -18,6 +18,7 @@ type upgradeOptions struct {
 	*factory.Factory
 	values      valueFlags
 	run         runFlags
+	to          string
 	resetValues bool
 	reuseValues bool
 	allowSkip   bool
@@ -47,13 +48,14 @@ func newUpgrade(f *factory.Factory) *cobra.Command {
 	o.values.addTo(cmd.Flags())
 	o.run.addTo(cmd.Flags())
 	fs := cmd.Flags()
+	fs.StringVar(&o.to, "to", "", "`VERSION` to upgrade to; only that of this tool is possible")
 	fs.BoolVar(&o.reuseValues, "reuse-values", true, "start from the values of the installation")
 	fs.BoolVar(&o.resetValues, "reset-values", false, "start from the defaults instead")
 	fs.BoolVar(&o.allowSkip, "allow-skip", false, "do not ask when minor versions are skipped")
 	fs.BoolVar(&o.force, "force", false, "allow going back to an older version")
 	fs.BoolVar(&o.rollback, "rollback-on-failure", false, "put the old version back when the new one does not work in time")
 	fs.BoolVar(&o.prune, "prune", true, "delete objects that are not part of it any more; never CRDs or namespaces")
-	out.Group(fs, "Change", "reuse-values", "reset-values")
+	out.Group(fs, "Change", "to", "reuse-values", "reset-values")
 	out.Group(fs, "Safety", "allow-skip", "force", "rollback-on-failure", "prune")
 	return cmd
 }
@@ -66,6 +68,9 @@ func (o *upgradeOptions) do(ctx context.Context) error {
 	format, err := o.run.output.Format()
 	if err != nil {
 		return err
+	}
+	if o.to != "" && o.to != install.ManifestsVersion() {
+		return out.Usagef("--to is %s: this tool upgrades to %s only, use the kruisectl of that version", o.to, install.ManifestsVersion())
 	}
 	fresh, err := o.values.values(o.Factory, "generic")
 	if err != nil {
@@ -91,7 +96,7 @@ func (o *upgradeOptions) do(ctx context.Context) error {
 	}
 	v := fresh
 	if o.reuseValues && !o.resetValues {
-		if v, err = o.values.onto(o.Factory, install.Rebase(old)); err != nil {
+		if v, err = o.values.onto(o.Factory, install.Rebase(old, e.Version)); err != nil {
 			return err
 		}
 	}

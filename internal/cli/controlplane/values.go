@@ -94,17 +94,6 @@ func (v *valueFlags) addTo(fs *pflag.FlagSet) {
 
 func (v *valueFlags) changed(name string) bool { return v.flags.Changed(name) }
 
-// given reports that any flag that shapes the manifests was typed.
-func (v *valueFlags) given() bool {
-	found := false
-	v.flags.Visit(func(fl *pflag.Flag) {
-		if g := fl.Annotations[out.FlagGroup]; len(g) > 0 && g[0] == "Change" {
-			found = true
-		}
-	})
-	return found
-}
-
 // values returns what the flags say, on top of the profile's defaults.
 func (v *valueFlags) values(f *factory.Factory, platform string) (install.Values, error) {
 	trees, err := v.trees(f)

@@ -44,6 +44,11 @@ type Factory struct {
 	// OpenClient makes a client; nil means a real one with a lazy REST mapping.
 	OpenClient func(*rest.Config, *runtime.Scheme) (client.WithWatch, error)
 
+	// ProtectedContext reports contexts whose name the configuration wants typed before a
+	// change; nil protects none. It is asked late: reading the context fixes the kubeconfig,
+	// and flags may not be parsed yet.
+	ProtectedContext func(context string) bool
+
 	name   string
 	mu     sync.Mutex
 	config *rest.Config

@@ -62,10 +62,7 @@ func hubOf(u *unstructured.Unstructured) (*v1beta1.ImagePullJob, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, old); err != nil {
 		return nil, fmt.Errorf("reading ImagePullJob %s: %w", u.GetName(), err)
 	}
-	if err := v1alpha1.ImagePullJobToHub(context.Background(), old, hub); err != nil {
-		return nil, fmt.Errorf("converting ImagePullJob %s: %w", u.GetName(), err)
-	}
-	return hub, nil
+	return old.ToHub(), nil
 }
 
 // statusOf reads the job anew and joins it with the NodeImages; those may be hidden.

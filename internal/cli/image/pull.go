@@ -327,9 +327,7 @@ func encode(hub *v1beta1.ImagePullJob, version string) (*unstructured.Unstructur
 	gvk := v1beta1.GroupVersion.WithKind("ImagePullJob")
 	if version == "v1alpha1" {
 		old := &v1alpha1.ImagePullJob{}
-		if err := v1alpha1.ImagePullJobFromHub(context.Background(), hub, old); err != nil {
-			return nil, fmt.Errorf("converting the job: %w", err)
-		}
+		old.FromHub(hub)
 		obj, gvk = old, v1alpha1.GroupVersion.WithKind("ImagePullJob")
 	}
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)

@@ -47,8 +47,8 @@ func Complete(f *factory.Factory, kinds []*target.Kind) cobra.CompletionFunc {
 }
 
 // ListNames lists the names of objects of kinds, each with a prefix.
-func ListNames(ctx context.Context, f *factory.Factory, kinds []*target.Kind, prefix string) []string {
-	if ctx == nil {
+func ListNames(ctx context.Context, f *factory.Factory, kinds []*target.Kind, prefix string) []string { //nolint:contextcheck // completion may run without a context
+	if ctx == nil { // completion runs without one
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTime)

@@ -211,8 +211,30 @@ func (o *Write) Options(f *factory.Factory) (apply.Options, error) {
 	}
 	if opts.DryRun != apply.DryRunNone {
 		f.DryRunOnly()
+		return opts, nil
 	}
-	return opts, nil
+	return opts, confirmContext(f)
+}
+
+// confirmContext asks for the name of a protected context (cli.md 1.3). Neither --yes nor
+// --force stands for it.
+func confirmContext(f *factory.Factory) error {
+	if f.ProtectedContext == nil || !f.ProtectedContext(f.ContextName()) {
+		return nil
+	}
+	refused := &out.Failure{
+		Doing: "change anything in context " + f.ContextName(), Why: "it is protected by the configuration",
+		Next: "repeat on a terminal and type the name of the context", Code: out.CodeConfirm,
+	}
+	if !f.Interactive() {
+		return refused
+	}
+	fmt.Fprintf(f.ErrOut, "context %s is protected. Type its name to go on: ", f.ContextName())
+	var typed string
+	if _, err := fmt.Fscanln(f.In, &typed); err != nil || typed != f.ContextName() {
+		return refused
+	}
+	return nil
 }
 
 // Guard prints who else writes to w, and refuses without --force where that is certain

@@ -32,7 +32,7 @@ func conditionTrue(p *corev1.Pod, t corev1.PodConditionType) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// Available: ready for minReady, lifecycle state Normal, and not held by
+// Available means ready for minReady, lifecycle state Normal, and not held by
 // InPlaceUpdateReady (cloneset.md 3).
 func Available(p *corev1.Pod, minReady time.Duration, now time.Time) bool {
 	c := condition(p, corev1.PodReady)

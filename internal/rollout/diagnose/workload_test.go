@@ -15,8 +15,8 @@ import (
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
 
-func event(kind, name, reason, message string, ago time.Duration) corev1.Event {
-	return corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Reason: reason, Message: message,
+func event(reason, message string, ago time.Duration) corev1.Event {
+	return corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: "CloneSet", Name: "web"}, Reason: reason, Message: message,
 		Type: corev1.EventTypeWarning, Count: 1, LastTimestamp: metav1.NewTime(now.Add(-ago))}
 }
 
@@ -66,14 +66,14 @@ func TestWorkload(t *testing.T) {
 			s.Jobs = []v1beta1.ImagePullJob{{ObjectMeta: metav1.ObjectMeta{Name: "j"}, Status: v1beta1.ImagePullJobStatus{Desired: 3, Succeeded: 1}}}
 		}, "W11 Note", "1 of 3 nodes done", "image status j"},
 		"creation that is refused": {set(), builders{updated("a"), updated("b")}, func(s *Snapshot) {
-			s.Events = []corev1.Event{event("CloneSet", "web", "FailedCreate", "pods \"x\" is forbidden: exceeded quota", time.Minute)}
+			s.Events = []corev1.Event{event("FailedCreate", "pods \"x\" is forbidden: exceeded quota", time.Minute)}
 		}, "W12 Blocker", "pods cannot be created: pods \"x\" is forbidden: exceeded quota", ""},
 		"creation that a dead webhook refuses": {set(), builders{updated("a"), updated("b")}, func(s *Snapshot) {
-			s.Events = []corev1.Event{event("CloneSet", "web", "FailedCreate", "failed calling webhook \"x\"", time.Minute)}
+			s.Events = []corev1.Event{event("FailedCreate", "failed calling webhook \"x\"", time.Minute)}
 		}, "W15 Blocker", "failed calling webhook", "status"},
 		"creation that was refused but works again": {set(), builders{updated("a"), updated("b")}, func(s *Snapshot) {
 			s.Events = []corev1.Event{
-				event("CloneSet", "web", "FailedCreate", "quota", 2*time.Minute), event("CloneSet", "web", "SuccessfulCreate", "x", time.Minute),
+				event("FailedCreate", "quota", 2*time.Minute), event("SuccessfulCreate", "x", time.Minute),
 			}
 		}, "", "", ""},
 		"no Pod may be down": {set(func(b fixture.CloneSetBuilder) fixture.CloneSetBuilder { return b.MaxUnavailable("0") }), builders{old("a"), old("b"), old("c")}, nil,
@@ -159,7 +159,7 @@ func TestFaults(t *testing.T) {
 		})
 	}
 	s := snapshot(t, set(), updated("a").Obj())
-	s.Events = []corev1.Event{event("CloneSet", "web", "FailedUpdatePodInPlace", "failed to update pod a in-place", 0), event("CloneSet", "web", "FailedUpdatePodInPlace", "failed to update pod a in-place", 0)}
+	s.Events = []corev1.Event{event("FailedUpdatePodInPlace", "failed to update pod a in-place", 0), event("FailedUpdatePodInPlace", "failed to update pod a in-place", 0)}
 	if f := Faults(s, FaultOptions{Keys: all, After: time.Minute}, now); !slices.ContainsFunc(f, func(f verdict.Finding) bool { return f.Code == "inplace" }) {
 		t.Errorf("two failed updates are no fault: %v", f)
 	}

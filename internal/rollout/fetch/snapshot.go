@@ -92,7 +92,7 @@ func (r *reader) hidden(err error, what string) bool {
 // list fills l page by page and calls each page's use.
 func (r *reader) list(l client.ObjectList, use func(), opts ...client.ListOption) error {
 	if r.err != nil {
-		return nil
+		return nil //nolint:nilerr // the first error is kept already
 	}
 	token := ""
 	for {

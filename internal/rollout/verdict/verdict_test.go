@@ -33,7 +33,9 @@ func updated(n, available int) func(*Facts) {
 	}
 }
 
-func keep(raw string, n int) func(*Facts) {
+// keep holds back seven Pods, however the spec writes it.
+func keep(raw string) func(*Facts) {
+	const n = 7
 	return func(f *Facts) { f.Partition = Partition{Raw: raw, Keep: n, Target: f.Desired - n} }
 }
 
@@ -57,7 +59,7 @@ func TestOf(t *testing.T) {
 		"OnDelete with old Pods is manual": {
 			steady(updated(1, 1), func(f *Facts) { f.Manual = true }), Manual, ReasonOnDelete, "9 pods left"},
 		"OnDelete ignores the partition": {
-			steady(keep("70%", 7), func(f *Facts) { f.Manual = true }), Complete, ReasonUpToDate, ""},
+			steady(keep("70%"), func(f *Facts) { f.Manual = true }), Complete, ReasonUpToDate, ""},
 		"fewer updated than wanted is progressing": {
 			steady(updated(4, 3)), Progressing, ReasonUpdating, "4 of 10 updated, 3 available"},
 		"paused before the target is paused": {
@@ -71,16 +73,16 @@ func TestOf(t *testing.T) {
 		"a missing Pod is waited for": {
 			steady(updated(10, 10), func(f *Facts) { f.Total = 9 }), Progressing, ReasonMissing, "1 missing"},
 		"a reached partition is an end of its own": {
-			steady(updated(3, 3), keep("70%", 7)), PartitionReached, ReasonPartition, "3 of 10 pods updated to revision 7; 7 kept by partition 70%"},
+			steady(updated(3, 3), keep("70%")), PartitionReached, ReasonPartition, "3 of 10 pods updated to revision 7; 7 kept by partition 70%"},
 		"a partition with one updated Pod that is not available goes on": {
-			steady(updated(3, 2), keep("70%", 7)), Progressing, ReasonAvailability, "2 of 3"},
+			steady(updated(3, 2), keep("70%")), Progressing, ReasonAvailability, "2 of 3"},
 		"a rollback held by the partition is blocked": {
-			steady(updated(7, 7), keep("7", 7), func(f *Facts) { f.CurrentRevision = f.UpdateRevision }),
+			steady(updated(7, 7), keep("7"), func(f *Facts) { f.CurrentRevision = f.UpdateRevision }),
 			Blocked, ReasonPartitionHoldsRollback, "keeps 3 pods"},
 		"a partition of a set with one revision keeps nothing": {
-			steady(keep("70%", 7)), Complete, ReasonUpToDate, ""},
+			steady(keep("70%")), Complete, ReasonUpToDate, ""},
 		"a partition of a set with one revision still waits for all Pods": {
-			steady(keep("70%", 7), func(f *Facts) { f.UpdatedAvailable = 9 }), Progressing, ReasonAvailability, "9 of 10"},
+			steady(keep("70%"), func(f *Facts) { f.UpdatedAvailable = 9 }), Progressing, ReasonAvailability, "9 of 10"},
 		"no Pod may be down and none may be added: blocked": {
 			steady(updated(0, 0), func(f *Facts) { f.MaxUnavailable, f.MaxUnavailableRaw = 0, "0" }), Blocked, ReasonMaxUnavailableZero, "maxUnavailable 0"},
 		"with surge no budget is needed": {

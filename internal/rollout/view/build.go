@@ -184,6 +184,10 @@ func (r *Rollout) order() {
 			r.Pods[i].Batch = at/window + 1
 		}
 	}
+	// The batch that moved last is what one looks at, so it comes first in its group.
+	slices.SortStableFunc(r.Pods, func(a, b Pod) int {
+		return cmp.Or(cmp.Compare(groupRank[a.Group], groupRank[b.Group]), cmp.Compare(b.Batch, a.Batch))
+	})
 }
 
 // remaining extrapolates the last five completions; it needs two Pods and 20 seconds.

@@ -2,7 +2,8 @@
 
 // Package hollow plays nodes and their kubelets without running a container: it registers Node objects, keeps their
 // leases, and writes for each Pod bound to them the status that a kubelet would write, in-place image changes
-// included. Next decides, and is pure; Run talks to the API server.
+// included. Next decides, and is pure; Run talks to the API server. On request it also plays the product's node agent,
+// which NextPulls decides, purely.
 //
 // Pods can ask for trouble: a container whose image tag starts with "broken" runs and never becomes ready, an image
 // on a host that starts with "invalid." cannot be pulled, and a Node with the annotation of AnnotationDown goes
@@ -29,6 +30,9 @@ type Behaviour struct {
 	Restart  time.Duration // from the end of a container to its next instance
 	Stop     time.Duration // from a request of deletion to the end of the Pod, unless its grace period is shorter
 	Complete time.Duration // how long containers run that are not to be restarted
+	Pull     time.Duration // how long the node agent takes for an image, to the second
+	// Idle names the namespaces whose Pods stay Pending and say so: what they would run, nothing simulates.
+	Idle []string
 }
 
 // Host is where the Pod is.
@@ -66,6 +70,8 @@ func Next(pod *corev1.Pod, host Host, mem Memory, now time.Time, b Behaviour) Ou
 		s.stop()
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		// Nothing happens to a finished Pod.
+	case slices.Contains(b.Idle, pod.Namespace):
+		s.hold()
 	case pod.Status.StartTime == nil || pod.Status.Phase != corev1.PodRunning && len(pod.Status.ContainerStatuses) == 0:
 		s.start()
 	default:
@@ -124,6 +130,32 @@ func (s *step) dueIn(times map[string]time.Time, name string, d time.Duration) b
 	times[name] = at
 	return due
 }
+
+// hold keeps a Pod Pending, for good, and says in its status that nothing runs: no container, no address.
+func (s *step) hold() {
+	st := s.status
+	st.Phase = corev1.PodPending
+	st.HostIP, st.HostIPs = s.host.IP, []corev1.HostIP{{IP: s.host.IP}}
+	if st.StartTime == nil {
+		st.StartTime = new(metav1.NewTime(s.now))
+	}
+	held := func(specs []corev1.Container) []corev1.ContainerStatus {
+		var list []corev1.ContainerStatus
+		for _, c := range specs {
+			cs := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Started: new(false)}
+			cs.State.Waiting = &corev1.ContainerStateWaiting{Reason: "NotSimulated", Message: notSimulated}
+			list = append(list, cs)
+		}
+		return list
+	}
+	st.InitContainerStatuses, st.ContainerStatuses = held(s.pod.Spec.InitContainers), held(s.pod.Spec.Containers)
+	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		s.setCondition(condition(kind, "NotSimulated", notSimulated))
+	}
+}
+
+// notSimulated is what an idle Pod says; people read it in kubectl describe.
+const notSimulated = "this node is simulated and runs no container; nothing plays this Pod"
 
 // start runs the containers of a new Pod.
 func (s *step) start() {

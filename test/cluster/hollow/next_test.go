@@ -418,3 +418,34 @@ func TestHostIPsDiffer(t *testing.T) {
 		seen[ip] = true
 	}
 }
+
+func TestIdlePodsNeverClaimToRun(t *testing.T) {
+	idle := behaviour
+	idle.Idle = []string{"kruise-system"}
+	pod := newPod(func(p *corev1.Pod) {
+		p.Namespace = "kruise-system"
+		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "busybox:1"}}
+	})
+	out := Next(pod, host, Memory{}, t0, idle)
+	require.NotNil(t, out.Status)
+	require.Zero(t, out.Again)
+	pod = patched(t, pod, out.Status)
+	require.Equal(t, corev1.PodPending, pod.Status.Phase)
+	require.Empty(t, pod.Status.PodIP, "a Service has no endpoint in it")
+	for _, cs := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
+		require.Equal(t, "NotSimulated", cs.State.Waiting.Reason)
+		require.False(t, cs.Ready)
+	}
+	require.Equal(t, corev1.ConditionFalse, (&story{pod: pod}).condition(corev1.PodReady).Status)
+	require.Nil(t, Next(pod, host, Memory{}, t0.Add(time.Hour), idle).Status, "it stays so")
+
+	pod.Spec.Containers[0].Image = "nginx:2"
+	out = Next(pod, host, Memory{}, t0, idle)
+	require.Equal(t, "nginx:2", out.Status.ContainerStatuses[0].Image)
+	require.NotNil(t, out.Status.ContainerStatuses[0].State.Waiting)
+
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(t0)), new(int64(0))
+	require.Nil(t, Next(pod, host, Memory{}, t0, idle).Status)
+	pod.DeletionGracePeriodSeconds = new(int64(30))
+	require.True(t, Next(pod, host, Memory{StopAt: t0}, t0, idle).Delete, "it can be deleted")
+}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -34,6 +35,7 @@ type Options struct {
 	Prefix        string        // of the names of the nodes, which go on with a number from 1
 	Taint         bool          // keep Pods away that do not tolerate LabelSimulated=true:NoSchedule
 	LeaseInterval time.Duration // how often each node says that it is alive
+	NodeAgent     bool          // report the images that NodeImages ask for as pulled, as the product's node agent does
 	Behaviour     Behaviour
 	Progress      func(format string, args ...any)
 }
@@ -42,7 +44,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		Prefix: "sim-", LeaseInterval: 10 * time.Second,
-		Behaviour: Behaviour{Start: 500 * time.Millisecond, Restart: time.Second, Stop: 300 * time.Millisecond, Complete: time.Second},
+		Behaviour: Behaviour{Start: 500 * time.Millisecond, Restart: time.Second, Stop: 300 * time.Millisecond, Complete: time.Second, Pull: 2 * time.Second},
 		Progress:  func(string, ...any) {},
 	}
 }
@@ -51,6 +53,7 @@ func DefaultOptions() Options {
 type simulation struct {
 	options Options
 	client  kubernetes.Interface
+	dynamic dynamic.Interface
 	nodes   map[string]int // number of each node, from 1; read-only
 	pods    corelisters.PodLister
 	nodeAPI corelisters.NodeLister
@@ -80,8 +83,12 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
+	custom, err := dynamic.NewForConfig(config) // speaks JSON whatever the configuration says
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
 	s := &simulation{
-		options: o, client: client, nodes: map[string]int{}, known: map[string]record{},
+		options: o, client: client, dynamic: custom, nodes: map[string]int{}, known: map[string]record{},
 		podWork: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 30*time.Second)),
 	}
 	for i := 1; i <= o.Nodes; i++ {
@@ -130,6 +137,9 @@ func (s *simulation) run(ctx context.Context) error {
 		wg.Go(func() { work(ctx, nodeWork, s.syncNode) })
 	}
 	wg.Go(func() { s.renewLeases(ctx) })
+	if s.options.NodeAgent {
+		wg.Go(func() { s.runAgents(ctx) })
+	}
 	<-ctx.Done()
 	s.podWork.ShutDown()
 	nodeWork.ShutDown()

@@ -168,7 +168,7 @@ func TestArithmeticExamples(t *testing.T) {
 		},
 		"18: a PreparingUpdate Pod counts as the new one": {
 			at(r(3).Partition("67%")), with(many(1, PodFacts{New: true}), many(1, old)),
-			Numbers{ScaleUp: 1, ScaleUpOld: 1, ScaleUpLimit: 1, Unavailable: 1, UpdateMaxUnavailable: 1 - 1},
+			Numbers{ScaleUp: 1, ScaleUpOld: 1, ScaleUpLimit: 1, Unavailable: 1, UpdateMaxUnavailable: 0},
 		},
 	}
 	for name, tc := range cases {

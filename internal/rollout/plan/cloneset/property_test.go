@@ -235,7 +235,7 @@ func TestOneStepFromAnywhereKeepsTheLimits(t *testing.T) {
 		if updated > max(wasUpdated, replicas-partition+surge, replicas-partition) {
 			t.Fatalf("%d Pods are updated after the step, %d before, partition %d: %v", updated, wasUpdated, partition, plan)
 		}
-		if total < min(wasTotal, replicas) && plan.Create.Total() == 0 && !onlyPlanned(s, plan) {
+		if total < min(wasTotal, replicas) && plan.Create.Total() == 0 && !onlyPlanned(plan) {
 			t.Fatalf("%d Pods are left of %d, none of them marked: %v", total, replicas, plan)
 		}
 		checkDisjoint(t.Fatalf, plan)
@@ -244,7 +244,7 @@ func TestOneStepFromAnywhereKeepsTheLimits(t *testing.T) {
 }
 
 // onlyPlanned tells whether every deletion is of a Pod that was marked or preparing.
-func onlyPlanned(s Snapshot, p Plan) bool {
+func onlyPlanned(p Plan) bool {
 	for _, step := range p.Scale {
 		if step.Do == Delete && step.Why == ReasonSurplus {
 			return false

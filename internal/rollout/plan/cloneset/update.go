@@ -98,7 +98,7 @@ func (d *decider) walk(candidates []*view, target *appsv1.ControllerRevision, n 
 			bound = max(limit, 1)
 		}
 		if atTarget+chosen >= bound || v.available && unavailable >= limit {
-			d.holdBudget(v, unavailable, limit, n)
+			d.holdBudget(v, unavailable, limit)
 			continue
 		}
 		if !d.step(v, target) {
@@ -123,7 +123,7 @@ func (d *decider) holdQuota(v *view, n Numbers) {
 	}
 }
 
-func (d *decider) holdBudget(v *view, unavailable, limit int, n Numbers) {
+func (d *decider) holdBudget(v *view, unavailable, limit int) {
 	if missing := d.situation.Replicas - len(d.views); missing > 0 && limit <= unavailable {
 		d.hold(v, HeldMaxUnavailable, "%d of %d Pods are missing and %d are unavailable, and maxUnavailable is %d",
 			missing, d.situation.Replicas, unavailable, d.situation.MaxUnavailable)

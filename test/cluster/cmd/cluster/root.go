@@ -22,7 +22,7 @@ func newRoot() *cobra.Command {
 		newBuild(), newAssets(),
 		newUp(), newDown(), newStatus(), newKubeconfig(), newEnv(),
 		newListImages(), newLoadImage(), newBuildProduct(),
-		newProcess(), newNode(), newExec(), newSimulate(),
+		newProcess(), newNode(), newExec(), newSimulate(), newRunManager(),
 		newHoldNode(), newSupervise(), newServeRegistry(),
 	)
 	return root

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kruisectl/kruisectl/internal/cli/factory"
+)
+
+// permissions are what a command needs: in the namespace of its object, and in the
+// whole cluster.
+type permissions struct {
+	namespaced, cluster []rbacv1.PolicyRule
+}
+
+func rule(group, resources, verbs string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Fields(resources), Verbs: strings.Fields(verbs)}
+}
+
+var (
+	readSet  = rule("apps.kruise.io", "clonesets", "get list watch")
+	patchSet = rule("apps.kruise.io", "clonesets", "get list watch patch")
+	// details may be missing: the answer then has less in it.
+	details = []rbacv1.PolicyRule{
+		rule("", "pods", "list watch"), rule("apps", "controllerrevisions", "list"), rule("", "events", "list"),
+	}
+)
+
+func with(main rbacv1.PolicyRule, more ...rbacv1.PolicyRule) permissions {
+	return permissions{namespaced: append(append([]rbacv1.PolicyRule{main}, details...), more...)}
+}
+
+// needs is the table of what commands need, by their words.
+var needs = map[string]permissions{
+	"rollout status":    with(readSet),
+	"rollout watch":     with(readSet),
+	"rollout history":   with(readSet),
+	"rollout preview":   with(patchSet), // a server dry run is a patch
+	"inplace preview":   with(patchSet),
+	"rollout undo":      with(patchSet),
+	"rollout pause":     with(patchSet),
+	"rollout resume":    with(patchSet),
+	"rollout partition": with(patchSet),
+	"rollout restart":   with(patchSet, rule("", "pods", "patch")),
+	"set image":         with(patchSet),
+	"why":               around(with(readSet, rule("", "pods", "get"))),
+	"inplace status":    around(with(readSet, rule("", "pods", "get"))),
+	"image pull":        jobs("get list create delete"),
+	"image status":      jobs("get list"),
+	"image wait":        jobs("get list"),
+}
+
+// around adds what `why` looks at besides the workload.
+func around(p permissions) permissions {
+	p.namespaced = append(p.namespaced, rule("apps.kruise.io", "imagepulljobs", "list"))
+	p.cluster = []rbacv1.PolicyRule{rule("", "nodes", "get"), rule("apps.kruise.io", "nodeimages", "get")}
+	return p
+}
+
+func jobs(verbs string) permissions {
+	return permissions{
+		namespaced: []rbacv1.PolicyRule{rule("apps.kruise.io", "imagepulljobs", verbs)},
+		cluster:    []rbacv1.PolicyRule{rule("apps.kruise.io", "nodeimages", "list")},
+	}
+}
+
+// explainRBAC gives every command of the table the flag --explain-rbac, which prints the
+// roles it needs instead of running it.
+func explainRBAC(f *factory.Factory, cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		explainRBAC(f, c)
+	}
+	path := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().DisplayName()+" ")
+	p, ok := needs[path]
+	if !ok || cmd.RunE == nil {
+		return
+	}
+	explain := cmd.Flags().Bool("explain-rbac", false, "print the roles this command needs, and stop")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*explain {
+			return run(cmd, args)
+		}
+		ns, err := f.Namespace()
+		if err != nil {
+			return err
+		}
+		return p.print(f.Out, "kruisectl-"+strings.ReplaceAll(path, " ", "-"), ns)
+	}
+}
+
+func (p permissions) print(w io.Writer, name, namespace string) error {
+	docs := []any{&rbacv1.Role{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Rules: p.namespaced,
+	}}
+	if len(p.cluster) > 0 {
+		docs = append(docs, &rbacv1.ClusterRole{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: p.cluster,
+		})
+	}
+	for i, d := range docs {
+		text, err := yaml.Marshal(d)
+		if err != nil {
+			return fmt.Errorf("printing the roles: %w", err)
+		}
+		if i > 0 {
+			fmt.Fprintln(w, "---")
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
