@@ -159,9 +159,12 @@ func firstContainer(s *inplace.State) string {
 var startFaults = []string{"CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError",
 	"CreateContainerError", "RunContainerError", "ErrImageNeverPull"}
 
-// Failing reports a Pod with a container that cannot start or keeps dying.
+// Failing reports a Pod that no node takes, or with a container that cannot start or keeps dying.
 func Failing(p *corev1.Pod, _ time.Time) bool {
 	if p.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	if c := condition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 		return true
 	}
 	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {

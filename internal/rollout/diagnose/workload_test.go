@@ -30,6 +30,11 @@ func TestWorkload(t *testing.T) {
 	env := func(b fixture.CloneSetBuilder) fixture.CloneSetBuilder {
 		return b.Env("A", "1").Policy(v1beta1.InPlaceOnlyPodUpdatePolicyType)
 	}
+	unschedulable := updated("a").State(v1beta1.LifecyclePreparingNormal).With(func(p *corev1.Pod) {
+		p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "3 Insufficient cpu",
+		}}}
+	})
 	cases := map[string]struct {
 		set    fixture.CloneSetBuilder
 		pods   builders
@@ -75,6 +80,8 @@ func TestWorkload(t *testing.T) {
 			"W14 Blocker", "maxUnavailable resolves to 0", "raise maxUnavailable"},
 		"a Pod that cannot start": {set(), builders{updated("a").NotReady(notReady).With(waiting("ImagePullBackOff", "manifest unknown")), updated("b"), updated("c")}, nil,
 			"W19 Blocker", "1 pod that cannot run; a: container app: ImagePullBackOff", "why pod/a"},
+		"a Pod that no node takes": {set(), builders{unschedulable, updated("b"), updated("c")}, nil,
+			"W19 Blocker", "1 pod that cannot run; a: no node takes the Pod: 3 Insufficient cpu", "why pod/a"},
 		"a status that is behind": {set(), fresh, func(s *Snapshot) { s.Facts.Total = 2 }, "W22 Note", "the status counts 2 pods, and there are 3", ""},
 	}
 	for name, tc := range cases {

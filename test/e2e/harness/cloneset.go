@@ -5,6 +5,8 @@
 package harness
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -36,7 +38,7 @@ func WebSet(name string, replicas int32, edit ...func(*v1beta1.CloneSet)) *v1bet
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1beta1.CloneSetSpec{
 			Replicas: &replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Selector: &metav1.LabelSelector{MatchLabels: maps.Clone(labels)}, // a test may add labels to the template
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
@@ -47,7 +49,7 @@ func WebSet(name string, replicas int32, edit ...func(*v1beta1.CloneSet)) *v1bet
 					},
 					TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
 						MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway,
-						LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
+						LabelSelector: &metav1.LabelSelector{MatchLabels: maps.Clone(labels)},
 					}},
 				},
 			},
