@@ -28,16 +28,16 @@ func TestBadInputGetsOneClearSentence(t *testing.T) {
 		code int
 		says string
 	}{
-		"unknown workload":    {[]string{"rollout", "status", "cloneset/nope"}, 1, "nope"},
+		"unknown workload":    {[]string{"rollout", "status", "cloneset/nope", "--timeout", "1m"}, 1, "nope"},
 		"wrong kind":          {[]string{"rollout", "pause", "configmap/web"}, 2, "configmap"},
 		"no type":             {[]string{"rollout", "pause", "web"}, 2, "TYPE/NAME"},
-		"no cluster":          {[]string{"--kubeconfig", nowhere, "rollout", "status", "cloneset/web"}, 1, "127.0.0.1:1"},
+		"no cluster":          {[]string{"--kubeconfig", nowhere, "rollout", "status", "cloneset/web", "--timeout", "1m"}, 1, "127.0.0.1:1"},
 		"no permission":       {[]string{"--as", "nobody", "rollout", "pause", "cloneset/web"}, 1, "forbidden"},
 		"partition over 100%": {[]string{"rollout", "partition", "cloneset/web", "140%"}, 2, "140%"},
 		"unknown revision":    {[]string{"rollout", "undo", "cloneset/web", "--to-revision", "77"}, 1, "77"},
 		"unreadable file":     {[]string{"rollout", "preview", "-f", "/does/not/exist.yaml"}, 2, "/does/not/exist.yaml"},
 		"unknown gate":        {[]string{"feature-gates", "enable", "NoSuchGate"}, 2, "NoSuchGate"},
-		"unknown command":     {[]string{"rolout", "status", "cloneset/web"}, 2, "rollout"},
+		"unknown command":     {[]string{"rolout", "status", "cloneset/web", "--timeout", "1m"}, 2, "rollout"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
