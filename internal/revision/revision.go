@@ -145,7 +145,7 @@ func renumbered(stored, candidate *appsv1.ControllerRevision) *appsv1.Controller
 	if r.Annotations == nil {
 		r.Annotations = map[string]string{}
 	}
-	// Images are pulled beforehand for a rollback, too (issue 1419).
+	// Images are pulled beforehand for a rollback, too.
 	delete(r.Labels, v1beta1.ImagePreDownloadCreatedLabel)
 	delete(r.Labels, v1beta1.ImagePreDownloadIgnoredLabel)
 	r.Annotations[v1beta1.VolumeClaimTemplateHashAnnotation] = candidate.Annotations[v1beta1.VolumeClaimTemplateHashAnnotation]

@@ -26,7 +26,7 @@ type Situation struct {
 	ExcludePreparingDelete bool
 	// InPlace: every Pod to update can be updated in place. Surge is then left to Pods that
 	// are deleted, unless nothing moves without it: OpenKruise makes surge Pods and deletes
-	// old ones at the end instead (issues 2369 and 2370).
+	// old ones at the end instead.
 	InPlace bool
 }
 

@@ -127,7 +127,7 @@ func (d *decider) unavailable() (n int) {
 
 // removeWithin removes a Pod if that costs no availability or budget is left. Pods that
 // are ready but not yet available cost nothing: OpenKruise lets a scale-in hang until
-// minReadySeconds are over (issue 1478).
+// minReadySeconds are over.
 func (d *decider) removeWithin(v *view, why Reason, budget *int) {
 	if v.available {
 		if *budget <= 0 {

@@ -49,7 +49,7 @@ func Status(s Snapshot, now time.Time) v1beta1.CloneSetStatus {
 		one(v.available, &status.AvailableReplicas, &status.UpdatedAvailableReplicas)
 	}
 	// Both equalities are needed: while Pods are missing, all of those that exist may be
-	// updated, and moving the current revision then breaks the partition (issue 1545).
+	// updated, and moving the current revision then breaks the partition.
 	if status.UpdatedReplicas == status.Replicas && int(status.Replicas) == replicas {
 		status.CurrentRevision = status.UpdateRevision
 	}
