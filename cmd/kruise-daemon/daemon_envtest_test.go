@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	soon = 15 * time.Second
+	soon = 2 * time.Minute
 	tick = 50 * time.Millisecond
 )
 

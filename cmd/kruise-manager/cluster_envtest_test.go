@@ -30,7 +30,7 @@ import (
 )
 
 // limit is how long a test waits for anything that has to happen.
-const limit = 45 * time.Second
+const limit = 3 * time.Minute
 
 // cluster is an API server with what the installer applies, and no manager yet.
 type cluster struct {

@@ -33,8 +33,8 @@ import (
 
 // Times of images.md 12, with room for a busy machine.
 const (
-	soon = 10 * time.Second
-	long = 60 * time.Second
+	soon = 2 * time.Minute
+	long = 4 * time.Minute
 	tick = 50 * time.Millisecond
 )
 
@@ -88,6 +88,27 @@ type cluster struct {
 	pulling  int
 	most     int
 	duration time.Duration
+}
+
+// answerWith makes a node's agent answer with phase from now on; with "" it is silent.
+func (c *cluster) answerWith(node string, phase v1beta1.ImagePullPhase) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers[node] = phase
+}
+
+// answerAfter sets how long agents pull.
+func (c *cluster) answerAfter(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.duration = d
+}
+
+// busiest is how many nodes have pulled at the same time, at most.
+func (c *cluster) busiest() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most
 }
 
 func start(t *testing.T) *cluster {
@@ -238,14 +259,14 @@ func gone(job *v1beta1.ImagePullJob) bool { return job == nil }
 func TestJobRunsToItsEnd(t *testing.T) {
 	c := start(t)
 	c.nodes(t, 5)
-	c.answers["node3"] = v1beta1.ImagePhaseFailed
+	c.answerWith("node3", v1beta1.ImagePhaseFailed)
 	key := c.job(t, "pull", func(j *v1beta1.ImagePullJob) { j.Spec.Parallelism = new(intstr.FromInt(4)) })
-	c.eventually(t, key, 3*time.Second, "desired", func(j *v1beta1.ImagePullJob) bool { return j.Status.Desired == 5 })
+	c.eventually(t, key, soon, "desired", func(j *v1beta1.ImagePullJob) bool { return j.Status.Desired == 5 })
 	job := c.eventually(t, key, long, "completion", complete)
 	require.EqualValues(t, 4, job.Status.Succeeded)
 	require.Equal(t, []string{"node3"}, job.Status.FailedNodes)
 	require.Equal(t, "job has completed", job.Status.Message)
-	require.LessOrEqual(t, c.most, 4, "parallelism")
+	require.LessOrEqual(t, c.busiest(), 4, "parallelism")
 
 	// One write per node. Per job: finalizer on, one status per look (the first batch, its
 	// results and the last node may share one or not), finalizer off.
@@ -274,7 +295,7 @@ func TestManyNodesAreCountedTogether(t *testing.T) {
 	c := start(t)
 	const nodes = 40
 	c.nodes(t, nodes)
-	c.duration = 100 * time.Millisecond
+	c.answerAfter(100 * time.Millisecond)
 	key := c.job(t, "pull", func(j *v1beta1.ImagePullJob) { j.Spec.Parallelism = new(intstr.FromInt(nodes)) })
 	c.eventually(t, key, long, "completion", complete)
 	counts := c.writes.since()
@@ -347,7 +368,7 @@ func TestCompletedJobs(t *testing.T) {
 	c := start(t)
 	c.nodes(t, 2)
 	c.mu.Lock()
-	c.answers["node1"] = "" // silent
+	c.answerWith("node1", "") // silent
 	c.mu.Unlock()
 	ttl := c.job(t, "ttl", func(j *v1beta1.ImagePullJob) {
 		j.Spec.Selector = &v1beta1.ImagePullJobNodeSelector{Names: []string{"node0"}}

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	soon = 10 * time.Second // images.md 12
+	soon = 2 * time.Minute // images.md 12
 	tick = 50 * time.Millisecond
 )
 

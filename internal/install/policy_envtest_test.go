@@ -62,7 +62,7 @@ func TestDaemonWritesOnlyItsOwnNode(t *testing.T) {
 	}
 	a := asDaemon(t, cfg, onNode("node-a"))
 	// Policies are compiled in the background: wait until one denies.
-	require.Eventually(t, func() bool { return apierrors.IsForbidden(statusOf(a, "node-b")) }, 30*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return apierrors.IsForbidden(statusOf(a, "node-b")) }, 2*time.Minute, 100*time.Millisecond)
 
 	allowed := map[string]func() error{
 		"the status of its own NodeImage":   func() error { return statusOf(a, "node-a") },
@@ -124,7 +124,7 @@ func TestPodsWhileTheManagerIsDown(t *testing.T) {
 			require.Eventually(t, func() bool {
 				n++
 				return pod("kruise-"+time.Now().Format("150405.000000"), "default", own) != nil
-			}, 30*time.Second, 100*time.Millisecond)
+			}, 2*time.Minute, 100*time.Millisecond)
 			require.ErrorContains(t, pod("owned", "default", own), "mpod.kb.io")
 			replicaSet := own
 			replicaSet.APIVersion, replicaSet.Kind = "apps/v1", "ReplicaSet"

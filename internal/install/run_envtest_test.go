@@ -175,7 +175,7 @@ func TestUnmanagedKindsStopATakeOver(t *testing.T) {
 	set := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps.kruise.io/v1beta1", "kind": "SidecarSet",
 		"metadata": map[string]any{"name": "s", "namespace": "default"},
 		"spec":     map[string]any{"image": "x", "completionPolicy": map[string]any{"type": "Always"}}}}
-	require.Eventually(t, func() bool { return c.Client.Create(ctx, set) == nil }, 30*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Client.Create(ctx, set) == nil }, 2*time.Minute, 100*time.Millisecond)
 	f := p.unmanagedKinds(ctx)
 	require.Equal(t, CheckError, f.state)
 	require.Equal(t, "version v0.1.0 has no controller for: 1 SidecarSet", f.message)

@@ -23,7 +23,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/apitest"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func configurations() []client.Object {
 	side := admissionv1.SideEffectClassNone
