@@ -37,7 +37,7 @@ func TestBadInputGetsOneClearSentence(t *testing.T) {
 		"unknown revision":    {[]string{"rollout", "undo", "cloneset/web", "--to-revision", "77"}, 1, "77"},
 		"unreadable file":     {[]string{"rollout", "preview", "-f", "/does/not/exist.yaml"}, 2, "/does/not/exist.yaml"},
 		"unknown gate":        {[]string{"feature-gates", "enable", "NoSuchGate"}, 2, "NoSuchGate"},
-		"unknown command":     {[]string{"rolout", "status", "cloneset/web", "--timeout", "1m"}, 2, "rollout"},
+		"unknown command":     {[]string{"rolout", "status", "cloneset/web"}, 2, "rollout"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
