@@ -367,9 +367,7 @@ func TestSecretThatAppearsLater(t *testing.T) {
 func TestCompletedJobs(t *testing.T) {
 	c := start(t)
 	c.nodes(t, 2)
-	c.mu.Lock()
 	c.answerWith("node1", "") // silent
-	c.mu.Unlock()
 	ttl := c.job(t, "ttl", func(j *v1beta1.ImagePullJob) {
 		j.Spec.Selector = &v1beta1.ImagePullJobNodeSelector{Names: []string{"node0"}}
 		j.Spec.CompletionPolicy.TTLSecondsAfterFinished = new(int32(1))
