@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
+
+	"github.com/kruisectl/kruisectl/internal/editdistance"
 )
 
 const (
@@ -263,7 +265,7 @@ func (s *Set) unknown(name string) error {
 		candidates = append(candidates, string(i.Name))
 	}
 	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(c)); d < distance {
+		if d := editdistance.Of(strings.ToLower(name), strings.ToLower(c)); d < distance {
 			best, distance = c, d
 		}
 	}
@@ -271,26 +273,4 @@ func (s *Set) unknown(name string) error {
 		return fmt.Errorf("unknown feature gate %q", name)
 	}
 	return fmt.Errorf("unknown feature gate %q, did you mean %s?", name, best)
-}
-
-// editDistance is the number of single-byte insertions, deletions and replacements between
-// a and b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

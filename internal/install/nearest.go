@@ -7,6 +7,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/kruisectl/kruisectl/internal/editdistance"
 )
 
 // nearest returns up to three of known that got is probably meant to be: a small edit
@@ -20,9 +22,9 @@ func nearest(got string, known []string) []string {
 	last := strings.ToLower(got[strings.LastIndex(got, ".")+1:])
 	var found []candidate
 	for _, k := range known {
-		d := editDistance(strings.ToLower(got), strings.ToLower(k))
+		d := editdistance.Of(strings.ToLower(got), strings.ToLower(k))
 		tail := strings.ToLower(k[strings.LastIndex(k, ".")+1:])
-		if d > limit && strings.Contains(got+k, ".") && editDistance(last, tail) <= min(2, len(last)/4) {
+		if d > limit && strings.Contains(got+k, ".") && editdistance.Of(last, tail) <= min(2, len(last)/4) {
 			d = limit // moved to another section
 		}
 		if d <= limit {
@@ -35,28 +37,6 @@ func nearest(got string, known []string) []string {
 		names = append(names, c.name)
 	}
 	return names
-}
-
-// editDistance is the number of single-byte insertions, deletions and replacements
-// between a and b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // joinErrors is errors.Join, but a single error stays itself.
