@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/kruisectl/kruisectl/internal/property"
 	"github.com/kruisectl/kruisectl/internal/runtimehash"
 )
 
@@ -101,7 +102,7 @@ func wantTemplate(t *rapid.T, pod *corev1.Pod, tmpl *corev1.PodTemplateSpec, ext
 }
 
 func TestAPatchedPodIsWhatTheTemplateAsksFor(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	property.Check(t, func(rt *rapid.T) {
 		base := drawBase(rt)
 		o := Options{EnvFromMetadata: rapid.Bool().Draw(rt, "env gate"), VerticalScaling: true}
 		from := drawTemplate(rt, base, "old")
@@ -275,7 +276,7 @@ func (n *node) upToDate() error {
 // Liveness: when the engine and the node go on in turn, the Pod is done after a bounded
 // number of turns, and stays done.
 func TestUpdatesReachTheirEnd(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	property.Check(t, func(rt *rapid.T) {
 		base := drawBase(rt)
 		base.resources = nil // a resize needs no restart; it is covered by tables
 		o := Options{EnvFromMetadata: true}

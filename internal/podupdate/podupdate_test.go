@@ -23,6 +23,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/podready"
+	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 const (
@@ -411,7 +412,7 @@ func TestPatch(t *testing.T) {
 // Whoever writes the Pod in between, and whenever: Start ends with the Pod drained and at
 // the target, all of the update in it, and what others wrote still there.
 func TestStartUnderAnyConflicts(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	property.Check(t, func(rt *rapid.T) {
 		s, spec, o := resizing()
 		var wrote []string
 		s.before = func(n int) {

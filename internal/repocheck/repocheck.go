@@ -137,7 +137,9 @@ func Check(files []File) []string {
 		checkFile(f, report)
 		if !f.Test {
 			checkImports(f, report)
-			checkCalls(f, report)
+			checkCalls(f, Calls, report)
+		} else {
+			checkCalls(f, TestCalls, report)
 		}
 	}
 	out = append(out, undocumented(files)...)
@@ -223,8 +225,8 @@ func mayImport(rule Rule, pkg, own string) bool {
 	return false
 }
 
-func checkCalls(f File, report func(string, ...any)) {
-	for _, r := range Calls {
+func checkCalls(f File, rules []CallRule, report func(string, ...any)) {
+	for _, r := range rules {
 		if !matchAny(r.In, f.Package) && !matchAny(r.In, f.Path) || matchAny(r.But, f.Package) || matchAny(r.But, f.Path) {
 			continue
 		}

@@ -34,7 +34,7 @@ var impure = []string{
 }
 
 // testOnly are packages that only tests import.
-var testOnly = []string{"internal/fixture", "internal/apitest", "internal/contract", "internal/repocheck", "test/**"}
+var testOnly = []string{"internal/fixture", "internal/apitest", "internal/contract", "internal/property", "internal/repocheck", "test/**"}
 
 // Rules is the table of imports (docs/architecture.md).
 var Rules = []Rule{
@@ -55,7 +55,7 @@ var Rules = []Rule{
 		Why:      "a pure package has no client, clock, logger, file, network or randomness, nor imports one that has",
 	},
 	{
-		Packages: []string{"internal/fixture", "internal/apitest", "internal/contract", "internal/repocheck"},
+		Packages: []string{"internal/fixture", "internal/apitest", "internal/contract", "internal/property", "internal/repocheck"},
 		Ours:     []string{"apis/**", "manifests", "internal/**"}, NotOurs: []string{"internal/cli/**", "internal/tui/**"},
 		Why: "help for tests stands below what it helps to test",
 	},
@@ -122,6 +122,11 @@ var Calls = []CallRule{
 	{In: Pure, Calls: []string{"k8s.io/apimachinery/pkg/util/rand.String", "k8s.io/apimachinery/pkg/util/rand.Int*", "k8s.io/apimachinery/pkg/util/rand.Perm"}, Why: "randomness is an argument of a pure function"},
 	{In: everywhere, Calls: []string{"fmt.Print*", "os.Exit", "log.Fatal*"}, Why: "output goes to a writer that was handed in, and only main ends the process"},
 	{In: everywhere, Calls: []string{"context.TODO"}, Why: "the context is an argument"},
+}
+
+// TestCalls is the table of calls that are forbidden in tests.
+var TestCalls = []CallRule{
+	{In: []string{"apis/**", "cmd/**", "controllers/**", "daemon/**", "internal/**", "webhook/**"}, But: []string{"internal/property"}, Calls: []string{"pgregory.net/rapid.Check"}, Why: "internal/property runs property tests, so that a pipeline decides which cases they draw"},
 }
 
 // VagueNames are names that say nothing about a package.
