@@ -29,6 +29,9 @@ type Field struct {
 	Constraints []string
 }
 
+// intOrString is the constraint of a field that takes a number or a text.
+const intOrString = "x-kubernetes-int-or-string=True"
+
 // Key identifies a field.
 func (f Field) Key() string { return f.Resource + "\t" + f.Version + "\t" + f.Path }
 
@@ -43,10 +46,14 @@ func ParseFields(text string) ([]Field, error) {
 		if len(c) != 7 {
 			return nil, fmt.Errorf("line %d has %d columns instead of 7", i+1, len(c))
 		}
-		out = append(out, Field{
+		f := Field{
 			Resource: c[0], Version: c[1], Path: c[2], Type: c[3], Required: c[4] == "yes", Default: c[5],
 			Constraints: splitConstraints(c[6]),
-		})
+		}
+		if f.Type == "any" && slices.Contains(f.Constraints, intOrString) {
+			f.Type = "int-or-string" // as typeOf says it: the items of reserveOrdinals
+		}
+		out = append(out, f)
 	}
 	return out, nil
 }
@@ -130,7 +137,7 @@ func constraints(p apiextensionsv1.JSONSchemaProps) []string {
 	}
 	add(p.Format != "", "format=%s", p.Format)
 	add(p.Pattern != "", "pattern=%s", p.Pattern)
-	add(p.XIntOrString, "x-kubernetes-int-or-string=True")
+	add(p.XIntOrString, intOrString)
 	add(p.XPreserveUnknownFields != nil && *p.XPreserveUnknownFields, "x-kubernetes-preserve-unknown-fields=True")
 	add(p.XEmbeddedResource, "x-kubernetes-embedded-resource=True")
 	if p.XMapType != nil {

@@ -52,6 +52,16 @@ const (
 	// SidecarSetHashAnnotation marks Pods that a SidecarSet injected into.
 	SidecarSetHashAnnotation = "kruise.io/sidecarset-hash"
 
+	// OwnedByStatefulSetAnnotation on a claim names the StatefulSet, in the namespace of the
+	// claim, that expands it. Changes of such a claim wake the controller.
+	OwnedByStatefulSetAnnotation = "apps.kruise.io/owned-by-asts"
+	// DaemonSetProgressiveCreateAnnotation on a v1alpha1 DaemonSet, when exactly "true", is
+	// scaleStrategy.partitionedScaling of v1beta1.
+	DaemonSetProgressiveCreateAnnotation = "daemonset.kruise.io/progressive-create-pod"
+	// PodTemplateGenerationLabel on a Pod of a DaemonSet is the value of the DaemonSet's
+	// annotation deprecated.daemonset.template.generation (appsv1.DeprecatedTemplateGeneration).
+	PodTemplateGenerationLabel = "pod-template-generation"
+
 	// DeleteProtectionLabel with value Always or Cascading protects an object from deletion.
 	DeleteProtectionLabel = "policy.kruise.io/delete-protection"
 
