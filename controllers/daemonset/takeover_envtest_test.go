@@ -97,7 +97,7 @@ func (s *set) store(obj client.Object, owner metav1.OwnerReference) {
 		o.Spec.NodeName = s.node(node)
 		o.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values = []string{s.node(node)}
 		delete(o.Annotations, v1beta1.RuntimeContainersMetaAnnotation) // no daemon runs here that would follow
-		o.Spec.Volumes, o.Spec.Containers[0].VolumeMounts = nil, nil // the token, which the API server adds
+		o.Spec.Volumes, o.Spec.Containers[0].VolumeMounts = nil, nil   // the token, which the API server adds
 		o.Spec.ServiceAccountName, o.Spec.DeprecatedServiceAccount = "", ""
 	}
 	status := obj.DeepCopyObject()
