@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/percent"
 )
@@ -61,6 +62,19 @@ func CloneSetUpdate(old, cs *v1beta1.CloneSet, o Options) field.ErrorList {
 	errs = append(errs, newPodsToDelete(old, cs, o)...)
 	errs = append(errs, immutable(old, cs)...)
 	return append(errs, inPlaceOnly(old, cs, o)...)
+}
+
+// CloneSetV1alpha1 returns the faults that the hub version cannot show: conversion makes ReCreate
+// of a type that it does not know (row 14).
+func CloneSetV1alpha1(cs *v1alpha1.CloneSet) field.ErrorList {
+	types := []v1alpha1.CloneSetUpdateStrategyType{
+		v1alpha1.RecreateCloneSetUpdateStrategyType, v1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType,
+		v1alpha1.InPlaceOnlyCloneSetUpdateStrategyType, v1alpha1.OnDeleteCloneSetUpdateStrategyType,
+	}
+	if t := cs.Spec.UpdateStrategy.Type; t != "" && !slices.Contains(types, t) {
+		return field.ErrorList{field.NotSupported(field.NewPath("spec", "updateStrategy", "type"), t, types)}
+	}
+	return nil
 }
 
 // CloneSetDelete returns why a CloneSet must not be deleted, nil when it may (row 20). The

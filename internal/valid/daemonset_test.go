@@ -14,7 +14,6 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/poddefaults"
-	"github.com/kruisectl/kruisectl/internal/property"
 	"github.com/kruisectl/kruisectl/internal/valid"
 )
 
@@ -179,7 +178,7 @@ func TestUpdateOfDaemonSet(t *testing.T) {
 func TestOneLimitOfDaemonSet(t *testing.T) {
 	limit := rapid.OneOf(rapid.Just(""), rapid.Map(rapid.IntRange(0, 2), func(n int) string { return fmt.Sprint(n) }),
 		rapid.Map(rapid.IntRange(0, 100), func(n int) string { return fmt.Sprintf("%d%%", n) }))
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		u, s := limit.Draw(t, "maxUnavailable"), limit.Draw(t, "maxSurge")
 		zero := func(text string) bool { return text == "" || text == "0" || text == "0%" }
 		errs := valid.DaemonSet(agent(limits(u, s)), valid.Options{})

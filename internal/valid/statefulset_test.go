@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/property"
 	"github.com/kruisectl/kruisectl/internal/valid"
 )
 
@@ -247,7 +246,7 @@ func TestDeleteOfStatefulSet(t *testing.T) {
 
 // However wide a range is, it is read and not expanded.
 func TestReservedRangesInAnyOrder(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.Int32Range(0, math.MaxInt32).Draw(t, "a"), rapid.Int32Range(0, math.MaxInt32).Draw(t, "b")
 		errs := valid.StatefulSet(db(reserve(intstr.FromString(fmt.Sprintf("%d-%d", a, b)))), valid.Options{})
 		if len(errs) > 0 != (a > b) {
