@@ -16,10 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/expectation"
+	"github.com/kruisectl/kruisectl/internal/events"
 	"github.com/kruisectl/kruisectl/internal/podupdate"
+	"github.com/kruisectl/kruisectl/internal/requeue"
 	"github.com/kruisectl/kruisectl/internal/revision"
 	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
+	"github.com/kruisectl/kruisectl/internal/slowstart"
 )
 
 // conflictDelay is when to look again after somebody else wrote a Pod at the same time.
@@ -40,13 +42,13 @@ func (r *Reconciler) act(ctx context.Context, snap *snapshot, p *plan.Plan) outc
 	done := outcome{scaled: true}
 	o := &overlay{snap: snap}
 	claimErr := r.settleClaims(ctx, snap, p.Claims)
-	refreshErr := r.steps(ctx, o, &done, p.Refresh, neverStop)
+	refreshErr := r.steps(ctx, o, &done, p.Refresh, slowstart.NeverStop)
 	r.limitedEvent(snap, p)
-	done.scaleErr = errors.Join(claimErr, r.create(ctx, o, p.Create), r.steps(ctx, o, &done, p.Scale, stopAtAll))
+	done.scaleErr = errors.Join(claimErr, r.create(ctx, o, p.Create), r.steps(ctx, o, &done, p.Scale, slowstart.StopAtAll))
 	done.updateErr = refreshErr
 	if p.Create.Total()+len(p.Scale) == 0 && done.scaleErr == nil {
 		done.updated = true
-		done.updateErr = errors.Join(refreshErr, r.steps(ctx, o, &done, p.Update, stopAtAll))
+		done.updateErr = errors.Join(refreshErr, r.steps(ctx, o, &done, p.Update, slowstart.StopAtAll))
 	}
 	o.close()
 	return done
@@ -63,31 +65,31 @@ func (r *Reconciler) limitedEvent(snap *snapshot, p *plan.Plan) {
 	if was, known := r.limited.Swap(snap.key, situation); known && was == situation {
 		return
 	}
-	r.event(snap, eventWarns, eventScaleUpLimited, "scaleUp is limited because of scaleStrategy.maxUnavailable, limit: %d", *p.Limited)
+	r.event(snap, events.Warning, events.ScaleUpLimited, "scaleUp is limited because of scaleStrategy.maxUnavailable, limit: %d", *p.Limited)
 }
 
 // steps executes steps concurrently. A conflict is no failure: the cache was behind, and
 // the next pass decides again.
-func (r *Reconciler) steps(ctx context.Context, o *overlay, done *outcome, steps []plan.Step, p patience) error {
-	var wishes wishList
-	errs := slowStart(len(steps), r.parallel, p, func(i int) error {
+func (r *Reconciler) steps(ctx context.Context, o *overlay, done *outcome, steps []plan.Step, p slowstart.Patience) error {
+	var wishes requeue.Wishes
+	errs := slowstart.Run(len(steps), r.parallel, p, func(i int) error {
 		err := r.step(ctx, o, &wishes, steps[i])
 		switch {
 		case err == nil, apierrors.IsNotFound(err):
 			return nil // a Pod that is gone needs nothing
 		case apierrors.IsConflict(err):
 			log.FromContext(ctx).V(1).Info("Somebody else wrote the Pod at the same time", "pod", steps[i].Pod, "cloneSet", klog.KObj(o.snap.Set))
-			wishes.add(conflictDelay)
+			wishes.Add(conflictDelay)
 			return nil
 		}
 		return err
 	})
-	done.requeue = soonest(done.requeue, wishes.first)
+	done.requeue = requeue.Soonest(done.requeue, wishes.First())
 	return errors.Join(errs...)
 }
 
 // step executes one step.
-func (r *Reconciler) step(ctx context.Context, o *overlay, wishes *wishList, s plan.Step) error {
+func (r *Reconciler) step(ctx context.Context, o *overlay, wishes *requeue.Wishes, s plan.Step) error {
 	pod := o.snap.pods[s.Pod]
 	if pod == nil {
 		return nil
@@ -133,27 +135,27 @@ func (r *Reconciler) patch(ctx context.Context, o *overlay, pod *corev1.Pod, m p
 // written notes a Pod as it came back from the API server.
 func (r *Reconciler) written(o *overlay, was, pod *corev1.Pod) {
 	if was.ResourceVersion != pod.ResourceVersion {
-		r.tracker.ExpectVersion(o.snap.key, expectation.Object{Kind: kindPod, Name: pod.Name}, pod.UID, pod.ResourceVersion)
+		r.writer.Wrote(o.snap.key, pod)
 	}
 	o.replace(pod)
 }
 
-func (r *Reconciler) refresh(ctx context.Context, o *overlay, wishes *wishList, pod *corev1.Pod, s plan.Step) error {
+func (r *Reconciler) refresh(ctx context.Context, o *overlay, wishes *requeue.Wishes, pod *corev1.Pod, s plan.Step) error {
 	got, err := r.pods.Refresh(ctx, pod, o.snap.EngineOptions(), r.transition(s))
 	if err != nil {
 		return err
 	}
-	wishes.add(got.RequeueAfter)
+	wishes.Add(got.RequeueAfter)
 	r.written(o, pod, got.Pod)
 	return nil
 }
 
-func (r *Reconciler) updateInPlace(ctx context.Context, o *overlay, wishes *wishList, pod *corev1.Pod, s plan.Step) error {
+func (r *Reconciler) updateInPlace(ctx context.Context, o *overlay, wishes *requeue.Wishes, pod *corev1.Pod, s plan.Step) error {
 	target := o.snap.revision(s.Target)
 	got, grace, err := r.pods.Start(ctx, pod, s.Spec, target, o.snap.EngineOptions(), r.transition(s))
 	switch {
 	case podupdate.IsRejected(err) && plan.Policy(o.snap.Set) == v1beta1.InPlaceIfPossiblePodUpdatePolicyType:
-		r.event(o.snap, eventWarns, eventInPlaceFailed, "failed to update pod %s in-place(revision %s): %v; it is recreated instead", pod.Name, s.Target, err)
+		r.event(o.snap, events.Warning, events.InPlaceFailed, "failed to update pod %s in-place(revision %s): %v; it is recreated instead", pod.Name, s.Target, err)
 		live := &corev1.Pod{}
 		if err := r.live.Get(ctx, client.ObjectKeyFromObject(pod), live); err != nil {
 			return fmt.Errorf("reading Pod %s: %w", pod.Name, err)
@@ -162,12 +164,12 @@ func (r *Reconciler) updateInPlace(ctx context.Context, o *overlay, wishes *wish
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return err
 	case err != nil:
-		r.event(o.snap, eventWarns, eventInPlaceFailed, "failed to update pod %s in-place(revision %s): %v", pod.Name, s.Target, err)
+		r.event(o.snap, events.Warning, events.InPlaceFailed, "failed to update pod %s in-place(revision %s): %v", pod.Name, s.Target, err)
 		return err
 	}
-	wishes.add(grace)
+	wishes.Add(grace)
 	r.written(o, pod, got)
-	r.event(o.snap, eventNormal, eventUpdatedInPlace, "successfully update pod %s in-place(revision %s)", pod.Name, s.Target)
+	r.event(o.snap, events.Normal, events.UpdatedInPlace, "successfully update pod %s in-place(revision %s)", pod.Name, s.Target)
 	return nil
 }
 
@@ -176,29 +178,24 @@ func (r *Reconciler) mark(ctx context.Context, o *overlay, pod *corev1.Pod, targ
 	err := r.patch(ctx, o, pod, func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, v1beta1.SpecifiedDeleteLabel, "true") })
 	if err != nil {
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			r.event(o.snap, eventWarns, eventMarkFailed, "failed to patch pod %s specified-delete for update(revision %s): %v", pod.Name, target, err)
+			r.event(o.snap, events.Warning, events.MarkFailed, "failed to patch pod %s specified-delete for update(revision %s): %v", pod.Name, target, err)
 		}
 		return err
 	}
-	r.event(o.snap, eventNormal, eventMarked, "successfully patch pod %s specified-delete for update(revision %s)", pod.Name, target)
+	r.event(o.snap, events.Normal, events.MarkedForDeletion, "successfully patch pod %s specified-delete for update(revision %s)", pod.Name, target)
 	return nil
 }
 
 // deletePod deletes a Pod and, after it, the claims of its instance id.
 func (r *Reconciler) deletePod(ctx context.Context, o *overlay, pod *corev1.Pod) error {
-	object := expectation.Object{Kind: kindPod, Name: pod.Name}
-	r.tracker.ExpectDelete(o.snap.key, object, pod.UID)
-	err := r.client.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
-		client.Preconditions{UID: &pod.UID})
-	if err != nil && !apierrors.IsNotFound(err) {
-		r.tracker.CancelDelete(o.snap.key, object)
+	if err := r.writer.Delete(ctx, o.snap.key, pod); err != nil {
 		if !apierrors.IsConflict(err) {
-			r.event(o.snap, eventWarns, eventDeleteFailed, "failed to delete pod %s: %v", pod.Name, err)
+			r.event(o.snap, events.Warning, events.DeleteFailed, "failed to delete pod %s: %v", pod.Name, err)
 		}
 		return fmt.Errorf("deleting Pod %s: %w", pod.Name, err)
 	}
 	o.remove(pod)
-	r.event(o.snap, eventNormal, eventDeleted, "succeed to delete pod %s", pod.Name)
+	r.event(o.snap, events.Normal, events.Deleted, "succeed to delete pod %s", pod.Name)
 
 	id := pod.Labels[v1beta1.InstanceIDLabel]
 	var errs []error
@@ -211,13 +208,8 @@ func (r *Reconciler) deletePod(ctx context.Context, o *overlay, pod *corev1.Pod)
 }
 
 func (r *Reconciler) deleteClaim(ctx context.Context, snap *snapshot, c *corev1.PersistentVolumeClaim, failure string) error {
-	object := expectation.Object{Kind: kindClaim, Name: c.Name}
-	r.tracker.ExpectDelete(snap.key, object, c.UID)
-	err := r.client.Delete(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}},
-		client.Preconditions{UID: &c.UID})
-	if err != nil && !apierrors.IsNotFound(err) {
-		r.tracker.CancelDelete(snap.key, object)
-		r.event(snap, eventWarns, eventDeleteFailed, failure, c.Name, err)
+	if err := r.writer.Delete(ctx, snap.key, c); err != nil {
+		r.event(snap, events.Warning, events.DeleteFailed, failure, c.Name, err)
 		return fmt.Errorf("deleting PersistentVolumeClaim %s: %w", c.Name, err)
 	}
 	return nil
@@ -238,7 +230,7 @@ func (r *Reconciler) settleClaims(ctx context.Context, snap *snapshot, steps []p
 			continue
 		}
 		given := claim.DeepCopy()
-		given.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(snap.pods[s.Owner], corev1.SchemeGroupVersion.WithKind(kindPod))}
+		given.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(snap.pods[s.Owner], corev1.SchemeGroupVersion.WithKind("Pod"))}
 		for _, ref := range claim.OwnerReferences {
 			if ref.UID != snap.Set.UID {
 				given.OwnerReferences = append(given.OwnerReferences, ref)
@@ -248,10 +240,10 @@ func (r *Reconciler) settleClaims(ctx context.Context, snap *snapshot, steps []p
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the next pass looks again
 		case err != nil:
-			r.event(snap, eventWarns, eventClaimUpdateFailed, "failed to update PVC %s: %v", claim.Name, err)
+			r.event(snap, events.Warning, events.UpdateFailed, "failed to update PVC %s: %v", claim.Name, err)
 			errs = append(errs, fmt.Errorf("giving PersistentVolumeClaim %s to Pod %s: %w", claim.Name, s.Owner, err))
 		default:
-			r.tracker.ExpectVersion(snap.key, expectation.Object{Kind: kindClaim, Name: claim.Name}, claim.UID, given.ResourceVersion)
+			r.writer.Wrote(snap.key, given)
 		}
 	}
 	return errors.Join(errs...)

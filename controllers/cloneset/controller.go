@@ -3,12 +3,14 @@
 package cloneset
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,7 +26,9 @@ import (
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/expectation"
 	"github.com/kruisectl/kruisectl/internal/features"
+	"github.com/kruisectl/kruisectl/internal/history"
 	"github.com/kruisectl/kruisectl/internal/inplace"
+	"github.com/kruisectl/kruisectl/internal/owned"
 	"github.com/kruisectl/kruisectl/internal/podupdate"
 	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
 )
@@ -109,17 +114,22 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
+	writer := owned.Writer{
+		Client: mgr.GetClient(),
+		Tracker: expectation.NewTracker(o.Clock, o.ExpectationTimeout, func(owner types.NamespacedName) {
+			leakage.WithLabelValues(owner.Namespace, owner.Name).Inc()
+		}),
+	}
 	gates := o.Features
 	r := &Reconciler{
 		client: mgr.GetClient(),
 		live:   mgr.GetAPIReader(),
 		scheme: mgr.GetScheme(),
 		// The events of this API carry the component in the place where tools look for it.
-		events: mgr.GetEventRecorderFor(name), //nolint:staticcheck // events.k8s.io has no source.component
-		clock:  o.Clock,
-		tracker: expectation.NewTracker(o.Clock, o.ExpectationTimeout, func(owner types.NamespacedName) {
-			leakage.WithLabelValues(owner.Namespace, owner.Name).Inc()
-		}),
+		events:   mgr.GetEventRecorderFor(name), //nolint:staticcheck // events.k8s.io has no source.component
+		clock:    o.Clock,
+		writer:   writer,
+		history:  history.Store{Writer: writer, Live: mgr.GetAPIReader()},
 		pods:     &podupdate.Updater{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: o.Clock},
 		parallel: o.Parallel,
 		newID:    o.NewID,
@@ -145,7 +155,11 @@ func Add(mgr ctrl.Manager, o Options) error {
 		}
 		r.preDownload = err == nil
 	}
-	if err := addIndexes(mgr, r.preDownload); err != nil {
+	indexed := []client.Object{&corev1.Pod{}, &corev1.PersistentVolumeClaim{}}
+	if r.preDownload {
+		indexed = append(indexed, &v1beta1.ImagePullJob{})
+	}
+	if err := owned.AddIndexes(context.Background(), mgr.GetFieldIndexer(), indexed...); err != nil {
 		return err
 	}
 	c, err := controller.New(name, mgr, controller.Options{

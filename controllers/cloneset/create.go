@@ -13,17 +13,17 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/expectation"
+	"github.com/kruisectl/kruisectl/internal/events"
 	"github.com/kruisectl/kruisectl/internal/lifecycle"
+	"github.com/kruisectl/kruisectl/internal/owned"
 	"github.com/kruisectl/kruisectl/internal/revision"
 	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
+	"github.com/kruisectl/kruisectl/internal/slowstart"
 )
 
 // create makes the Pods that the plan asks for, with their claims. The first batch with a
@@ -50,20 +50,14 @@ func (r *Reconciler) create(ctx context.Context, o *overlay, c plan.Creation) er
 		}
 		pods[i] = newPod(o.snap, templates[rev], rev, ids[i], r.clock.Now())
 	}
-	err := errors.Join(slowStart(total, r.parallel, stopAtFirst, func(i int) error {
+	err := errors.Join(slowstart.Run(total, r.parallel, slowstart.StopAtFirst, func(i int) error {
 		return r.createPod(ctx, o, pods[i], ids[i])
 	})...)
-	if namespaceEnds(err) {
+	if owned.NamespaceEnds(err) {
 		log.FromContext(ctx).V(1).Info("The namespace is being deleted, no Pod is created", "cloneSet", klog.KObj(o.snap.Set))
 		return nil
 	}
 	return err
-}
-
-// namespaceEnds says that nothing can be created any more, which no retry changes. Only
-// the first refusal is looked at: it ends the loop, and all others say the same.
-func namespaceEnds(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // instanceIDs completes ids to total with random ones that no Pod and no claim has.
@@ -92,21 +86,21 @@ func (r *Reconciler) createPod(ctx context.Context, o *overlay, pod *corev1.Pod,
 		if slices.ContainsFunc(o.snap.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim.Name }) {
 			continue
 		}
-		if err := r.expectedCreate(ctx, o, claim, expectation.Object{Kind: kindClaim, Name: claim.Name}); namespaceEnds(err) {
+		if err := r.writer.Create(ctx, o.snap.key, claim); owned.NamespaceEnds(err) {
 			return err
 		} else if err != nil {
-			r.event(o.snap, eventWarns, eventCreateFailed, "failed to create pvc: %v, pvc: %s", err, claim.Name)
+			r.event(o.snap, events.Warning, events.CreateFailed, "failed to create pvc: %v, pvc: %s", err, claim.Name)
 			return fmt.Errorf("creating PersistentVolumeClaim %s: %w", claim.Name, err)
 		}
 	}
-	if err := r.expectedCreate(ctx, o, pod, expectation.Object{Kind: kindPod, Name: pod.Name}); namespaceEnds(err) {
+	if err := r.writer.Create(ctx, o.snap.key, pod); owned.NamespaceEnds(err) {
 		return err
 	} else if err != nil {
-		r.event(o.snap, eventWarns, eventCreateFailed, "failed to create pod: %v, pod: %s", err, pod.Name)
+		r.event(o.snap, events.Warning, events.CreateFailed, "failed to create pod: %v, pod: %s", err, pod.Name)
 		return fmt.Errorf("creating Pod %s: %w", pod.Name, err)
 	}
 	o.add(pod)
-	r.event(o.snap, eventNormal, eventCreated, "succeed to create pod %s", pod.Name)
+	r.event(o.snap, events.Normal, events.Created, "succeed to create pod %s", pod.Name)
 	return nil
 }
 
@@ -177,21 +171,4 @@ func newPod(snap *snapshot, template *corev1.PodTemplateSpec, rev *appsv1.Contro
 		})
 	}
 	return pod
-}
-
-// expectedCreate creates obj and leaves an expectation, unless it certainly failed.
-func (r *Reconciler) expectedCreate(ctx context.Context, o *overlay, obj client.Object, object expectation.Object) error {
-	r.tracker.ExpectCreate(o.snap.key, object)
-	err := r.client.Create(ctx, obj)
-	if err != nil && certainly(err) {
-		r.tracker.CancelCreate(o.snap.key, object)
-	}
-	return err
-}
-
-// certainly tells whether a failed creation did not happen: otherwise, after a lost
-// answer, the expectation stays until the cache or the API server settles it.
-func certainly(err error) bool {
-	answered := apierrors.ReasonForError(err) != metav1.StatusReasonUnknown
-	return answered && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) && !apierrors.IsInternalError(err)
 }

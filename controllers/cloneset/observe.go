@@ -19,16 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/expectation"
+	"github.com/kruisectl/kruisectl/internal/owned"
 	"github.com/kruisectl/kruisectl/internal/revision"
 	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
-)
-
-// Kinds of objects that expectations speak of.
-const (
-	kindPod      = "Pod"
-	kindClaim    = "PersistentVolumeClaim"
-	kindRevision = "ControllerRevision"
 )
 
 // snapshot is what one pass looks at, and what it has learnt by writing.
@@ -43,8 +36,8 @@ type snapshot struct {
 	status v1beta1.CloneSetStatus
 }
 
-// owned is what the cache has of a CloneSet.
-type owned struct {
+// belongings are what the cache has of a CloneSet.
+type belongings struct {
 	pods      []*corev1.Pod
 	claims    []*corev1.PersistentVolumeClaim
 	revisions []*appsv1.ControllerRevision
@@ -56,7 +49,7 @@ type owned struct {
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*snapshot, time.Duration, error) {
 	set := &v1beta1.CloneSet{}
 	if err := r.client.Get(ctx, key, set); apierrors.IsNotFound(err) {
-		r.tracker.Forget(key)
+		r.writer.Tracker.Forget(key)
 		r.limited.Delete(key)
 		return nil, 0, nil
 	} else if err != nil {
@@ -78,7 +71,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 	if err != nil {
 		return nil, 0, err
 	}
-	if pending := r.tracker.Satisfied(ctx, key, r.cached(ctx, key, mine), r.readLive(key)); len(pending.Objects) > 0 {
+	if pending := r.writer.Tracker.Satisfied(ctx, key, mine.listed().Lookup(ctx, r.client, key.Namespace), owned.Read(r.live, key.Namespace)); len(pending.Objects) > 0 {
 		log.FromContext(ctx).V(2).Info("Waiting for the cache", "cloneSet", klog.KObj(set), "pending", pending.String())
 		return nil, pending.Wait, nil
 	}
@@ -94,9 +87,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 }
 
 // list reads what the set owns from the cache, without copies.
-func (r *Reconciler) list(ctx context.Context, set *v1beta1.CloneSet, selector labels.Selector) (owned, error) {
-	var o owned
-	byOwner := client.MatchingFields{ownerIndex: string(set.UID)}
+func (r *Reconciler) list(ctx context.Context, set *v1beta1.CloneSet, selector labels.Selector) (belongings, error) {
+	var o belongings
+	byOwner := owned.By(set.UID)
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(set.Namespace), byOwner, client.UnsafeDisableDeepCopy); err != nil {
 		return o, fmt.Errorf("listing Pods: %w", err)
@@ -132,57 +125,13 @@ func liveClaims(claims []*corev1.PersistentVolumeClaim) (out []*corev1.Persisten
 	return out
 }
 
-// cached looks objects up in what was listed, and in the cache for those that are not
-// owned any more.
-func (r *Reconciler) cached(ctx context.Context, key types.NamespacedName, mine owned) expectation.Lookup {
-	listed := map[expectation.Object]client.Object{}
-	for _, p := range mine.pods {
-		listed[expectation.Object{Kind: kindPod, Name: p.Name}] = p
-	}
-	for _, c := range mine.claims {
-		listed[expectation.Object{Kind: kindClaim, Name: c.Name}] = c
-	}
-	for _, v := range mine.revisions {
-		listed[expectation.Object{Kind: kindRevision, Name: v.Name}] = v
-	}
-	return func(o expectation.Object) (expectation.Seen, bool) {
-		if obj, ok := listed[o]; ok {
-			return seen(obj), true
-		}
-		s, found, err := read(ctx, r.client, key.Namespace, o)
-		return s, found && err == nil
-	}
-}
-
-// readLive asks the API server.
-func (r *Reconciler) readLive(key types.NamespacedName) expectation.Read {
-	return func(ctx context.Context, o expectation.Object) (expectation.Seen, bool, error) {
-		return read(ctx, r.live, key.Namespace, o)
-	}
-}
-
-func read(ctx context.Context, from client.Reader, namespace string, o expectation.Object) (expectation.Seen, bool, error) {
-	var obj client.Object
-	switch o.Kind {
-	case kindPod:
-		obj = &corev1.Pod{}
-	case kindClaim:
-		obj = &corev1.PersistentVolumeClaim{}
-	default:
-		obj = &appsv1.ControllerRevision{}
-	}
-	err := from.Get(ctx, types.NamespacedName{Namespace: namespace, Name: o.Name}, obj)
-	if apierrors.IsNotFound(err) {
-		return expectation.Seen{}, false, nil
-	}
-	if err != nil {
-		return expectation.Seen{}, false, fmt.Errorf("reading %s: %w", o, err)
-	}
-	return seen(obj), true, nil
-}
-
-func seen(o client.Object) expectation.Seen {
-	return expectation.Seen{UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(), Terminating: o.GetDeletionTimestamp() != nil}
+// listed are the belongings for expectations.
+func (b belongings) listed() owned.Listed {
+	l := owned.Listed{}
+	owned.List(l, b.pods)
+	owned.List(l, b.claims)
+	owned.List(l, b.revisions)
+	return l
 }
 
 // sortPods divides Pods into active and inactive, and lets go of active ones that the
@@ -194,7 +143,8 @@ func (r *Reconciler) sortPods(ctx context.Context, snap *snapshot, pods []*corev
 		case !plan.IsActive(p):
 			snap.Inactive = append(snap.Inactive, p)
 		case !selector.Matches(labels.Set(p.Labels)):
-			errs = append(errs, r.release(ctx, snap, p))
+			_, err := r.writer.Release(ctx, snap.key, p, snap.Set.UID)
+			errs = append(errs, err)
 		default:
 			snap.Pods = append(snap.Pods, p)
 		}
@@ -206,92 +156,15 @@ func (r *Reconciler) sortPods(ctx context.Context, snap *snapshot, pods []*corev
 	return errors.Join(errs...)
 }
 
-// release takes the owner reference off a Pod.
-func (r *Reconciler) release(ctx context.Context, snap *snapshot, pod *corev1.Pod) error {
-	free := pod.DeepCopy()
-	free.OwnerReferences = nil
-	for _, ref := range pod.OwnerReferences {
-		if ref.UID != snap.Set.UID {
-			free.OwnerReferences = append(free.OwnerReferences, ref)
-		}
-	}
-	// A merge patch replaces the list; the lock keeps what others wrote meanwhile.
-	err := r.client.Patch(ctx, free, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("releasing Pod %s: %w", pod.Name, err)
-	}
-	r.tracker.ExpectVersion(snap.key, expectation.Object{Kind: kindPod, Name: pod.Name}, pod.UID, free.ResourceVersion)
-	return nil
-}
-
 // revisions finds current and update revision and stores what is missing (cloneset.md 8.2).
 func (r *Reconciler) revisions(ctx context.Context, snap *snapshot, stored []*appsv1.ControllerRevision) error {
-	found, err := revision.Find(snap.Set, stored)
+	synced, err := r.history.Sync(ctx, revision.OfCloneSet(snap.Set), stored)
 	if err != nil {
 		return err
 	}
-	update := found.Update
-	switch found.Action {
-	case revision.ActionCreate:
-		update, err = r.createRevision(ctx, snap, found.Update)
-	case revision.ActionRenumber:
-		err = r.client.Update(ctx, update)
-		if err == nil {
-			r.tracker.ExpectVersion(snap.key, expectation.Object{Kind: kindRevision, Name: update.Name}, update.UID, update.ResourceVersion)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("storing ControllerRevision %s: %w", found.Update.Name, err)
-	}
-	snap.Update, snap.Current = update, found.Current
-	if found.Current == found.Update || found.Current.Name == update.Name {
-		snap.Current = update
-	}
-	for _, s := range stored {
-		if s.Name != update.Name {
-			snap.Revisions = append(snap.Revisions, s)
-		}
-	}
-	snap.Revisions = append(snap.Revisions, update)
+	snap.Update, snap.Current, snap.Revisions = synced.Update, synced.Current, synced.Revisions
+	snap.Set.Status.CollisionCount = synced.CollisionCount // written with the status of this pass
 	return nil
-}
-
-// maxCollisions bounds the search for a free name; two are already beyond all odds.
-const maxCollisions = 20
-
-// createRevision stores candidate, under another name while its own belongs to another
-// template.
-func (r *Reconciler) createRevision(ctx context.Context, snap *snapshot, candidate *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	for range maxCollisions {
-		object := expectation.Object{Kind: kindRevision, Name: candidate.Name}
-		r.tracker.ExpectCreate(snap.key, object)
-		created := candidate.DeepCopy()
-		err := r.client.Create(ctx, created)
-		if err == nil {
-			return created, nil
-		}
-		r.tracker.CancelCreate(snap.key, object)
-		if !apierrors.IsAlreadyExists(err) {
-			return nil, err
-		}
-		existing := &appsv1.ControllerRevision{}
-		if err := r.live.Get(ctx, client.ObjectKeyFromObject(candidate), existing); err != nil {
-			return nil, err
-		}
-		if revision.Equal(existing, candidate) {
-			return existing, nil
-		}
-		count := int32(1)
-		if c := snap.Set.Status.CollisionCount; c != nil {
-			count = *c + 1
-		}
-		snap.Set.Status.CollisionCount = &count // written with the status of this pass
-		revision.Rename(candidate, snap.Set.Name, count)
-	}
-	return nil, errors.New("no free name was found")
 }
 
 // nodeLabels reads the labels of nodes that run Pods of the set, if its template has

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
@@ -17,9 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kruisectl/kruisectl/internal/expectation"
+	"github.com/kruisectl/kruisectl/internal/history"
 	"github.com/kruisectl/kruisectl/internal/inplace"
+	"github.com/kruisectl/kruisectl/internal/owned"
 	"github.com/kruisectl/kruisectl/internal/podupdate"
+	"github.com/kruisectl/kruisectl/internal/requeue"
 	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
 )
 
@@ -30,7 +31,8 @@ type Reconciler struct {
 	scheme  *runtime.Scheme
 	events  record.EventRecorder
 	clock   clock.PassiveClock
-	tracker *expectation.Tracker
+	writer  owned.Writer
+	history history.Store
 	pods    *podupdate.Updater
 
 	parallel    int
@@ -68,15 +70,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := errors.Join(done.scaleErr, done.updateErr, statusErr, housekeeping); err != nil {
 		return ctrl.Result{}, err // controller-runtime drops the wishes of a pass that failed
 	}
-	return ctrl.Result{RequeueAfter: soonest(decided.Requeue, deadline, done.requeue)}, nil
-}
-
-// soonest is the smallest positive duration; 0 if there is none.
-func soonest(wishes ...time.Duration) (first time.Duration) {
-	for _, w := range wishes {
-		if w > 0 && (first == 0 || w < first) {
-			first = w
-		}
-	}
-	return first
+	return ctrl.Result{RequeueAfter: requeue.Soonest(decided.Requeue, deadline, done.requeue)}, nil
 }

@@ -10,11 +10,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/revision"
+	"github.com/kruisectl/kruisectl/internal/events"
 	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
 )
 
@@ -101,7 +100,7 @@ func (r *Reconciler) blockedEvent(snap *snapshot, old, next *v1beta1.CloneSetSta
 		return ""
 	}
 	if m := find(next); m != "" && m != find(old) {
-		r.event(snap, eventWarns, eventInPlaceFailed, "%s", m)
+		r.event(snap, events.Warning, events.InPlaceFailed, "%s", m)
 	}
 }
 
@@ -142,15 +141,5 @@ func (r *Reconciler) truncateHistory(ctx context.Context, snap *snapshot) error 
 	if l := snap.Set.Spec.RevisionHistoryLimit; l != nil {
 		limit = int(*l)
 	}
-	var errs []error
-	for _, old := range revision.Surplus(snap.Revisions, plan.LiveHashes(snap.Snapshot, &snap.status), limit) {
-		if ref := metav1.GetControllerOfNoCopy(old); ref == nil {
-			continue // an orphan is not ours to delete
-		}
-		err := r.client.Delete(ctx, old.DeepCopy(), client.Preconditions{UID: &old.UID})
-		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("deleting ControllerRevision %s: %w", old.Name, err))
-		}
-	}
-	return errors.Join(errs...)
+	return r.history.Truncate(ctx, snap.Revisions, plan.LiveHashes(snap.Snapshot, &snap.status), limit)
 }

@@ -4,93 +4,19 @@ package cloneset
 
 import (
 	"errors"
-	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/fixture"
 	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
 )
-
-func TestSlowStart(t *testing.T) {
-	boom := errors.New("boom")
-	cases := map[string]struct {
-		n, limit int
-		patience patience
-		fails    []int
-		calls    int
-		errs     int
-	}{
-		"nothing to do":                             {0, 8, stopAtFirst, nil, 0, 0},
-		"all succeed":                               {20, 8, stopAtFirst, nil, 20, 0},
-		"the first call fails":                      {20, 8, stopAtFirst, []int{0}, 1, 1},
-		"a call of the third batch fails":           {20, 8, stopAtFirst, []int{4}, 7, 1},
-		"one failure of many goes on":               {20, 8, stopAtAll, []int{4}, 20, 1},
-		"a batch that fails altogether ends it":     {20, 8, stopAtAll, []int{3, 4, 5, 6}, 7, 4},
-		"what must be done for each is done anyway": {20, 8, neverStop, []int{0, 1, 2}, 20, 3},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var mu sync.Mutex
-			var calls []int
-			running, most := 0, 0
-			errs := slowStart(tc.n, tc.limit, tc.patience, func(i int) error {
-				mu.Lock()
-				calls = append(calls, i)
-				running++
-				most = max(most, running)
-				mu.Unlock()
-				defer func() { mu.Lock(); running--; mu.Unlock() }()
-				if slices.Contains(tc.fails, i) {
-					return boom
-				}
-				return nil
-			})
-			assert.Len(t, calls, tc.calls)
-			assert.Len(t, errs, tc.errs)
-			assert.LessOrEqual(t, most, tc.limit)
-		})
-	}
-}
-
-func TestOwnerOfComparesGroupAndKindOnly(t *testing.T) {
-	owner := func(apiVersion, kind string, controller bool) *corev1.Pod {
-		p := fixture.Pod("a").Obj()
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "web", Controller: &controller}}
-		return p
-	}
-	web := types.NamespacedName{Namespace: "shop", Name: "web"}
-	cases := map[string]struct {
-		pod  *corev1.Pod
-		want types.NamespacedName
-	}{
-		"ours":                           {owner("apps.kruise.io/v1beta1", "CloneSet", true), web},
-		"as earlier releases wrote it":   {owner("apps.kruise.io/v1alpha1", "CloneSet", true), web},
-		"another group":                  {owner("apps.example.com/v1", "CloneSet", true), types.NamespacedName{}},
-		"another kind":                   {owner("apps.kruise.io/v1beta1", "StatefulSet", true), types.NamespacedName{}},
-		"an owner that does not control": {owner("apps.kruise.io/v1beta1", "CloneSet", false), types.NamespacedName{}},
-		"an orphan":                      {fixture.Pod("a").Obj(), types.NamespacedName{}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, ok := ownerOf(tc.pod)
-			assert.Equal(t, tc.want, got)
-			assert.Equal(t, tc.want.Name != "", ok)
-		})
-	}
-}
 
 func TestPodChangedKeepsWhatCanMatter(t *testing.T) {
 	settled := fixture.PodOf(fixture.CloneSet("web"), "a")
@@ -198,34 +124,7 @@ func TestInstanceIDsAreFreeSortedAndUnique(t *testing.T) {
 	assert.Equal(t, []string{"aaaaa", "mmmmm", "zzzzz"}, r.instanceIDs(snap, []string{"mmmmm"}, 3))
 }
 
-func TestOnlyCertainFailuresCancelExpectations(t *testing.T) {
-	pods := corev1.Resource("pods")
-	assert.True(t, certainly(apierrors.NewForbidden(pods, "a", errors.New("quota"))))
-	assert.True(t, certainly(apierrors.NewAlreadyExists(pods, "a")))
-	assert.False(t, certainly(apierrors.NewTimeoutError("slow", 1)))
-	assert.False(t, certainly(apierrors.NewServerTimeout(pods, "create", 1)))
-	assert.False(t, certainly(apierrors.NewInternalError(errors.New("etcd"))))
-	assert.False(t, certainly(errors.New("connection reset by peer")))
-}
-
-func TestSoonest(t *testing.T) {
-	assert.Zero(t, soonest())
-	assert.Zero(t, soonest(0, 0))
-	assert.Equal(t, time.Second, soonest(0, time.Minute, time.Second))
-}
-
 func TestLongMessagesAreCut(t *testing.T) {
 	assert.Empty(t, message(nil))
 	assert.Less(t, len(message(errors.New(string(make([]byte, 5000))))), 1100)
-}
-
-// The API server names the cause beside the reason Forbidden; the reason alone also
-// stands for a quota or a policy, which a retry may find changed.
-func TestOnlyATerminatingNamespaceEndsCreation(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-abcde", errors.New("because it is being terminated"))
-	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-abcde", errors.New("exceeded quota"))
-	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	assert.True(t, namespaceEnds(errors.Join(nil, fmt.Errorf("creating Pod web-abcde: %w", forbidden))))
-	assert.False(t, namespaceEnds(errors.Join(quota)))
-	assert.False(t, namespaceEnds(nil))
 }

@@ -13,14 +13,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 // TestJobsEnd plays jobs on simulated nodes: nodes answer in any order, succeed or fail,
 // come and go; another job may take the same task; tasks may expire. At every step no more
 // nodes pull than allowed and the counts add up; in the end every node is through.
 func TestJobsEnd(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 4).Draw(t, "parallelism")
 		job := newJob().parallelism(limit)
 		snap := snapshot(job)

@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 var t0 = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
@@ -244,7 +243,7 @@ func withStray(statuses map[string]v1beta1.ImageStatus) map[string]v1beta1.Image
 // TestDecideSettles applies plans until nothing is left to do: that takes few steps, every
 // task that remains has an answer in the end, and the counts add up.
 func TestDecideSettles(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		ni := drawNodeImage(t)
 		snap := Snapshot{Name: "a", Node: node(nil), NodeImage: ni, GoneJobs: map[types.UID]bool{"gone": true}}
 		now := t0

@@ -16,7 +16,6 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/imageref"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 var end = &metav1.Time{Time: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
@@ -142,7 +141,7 @@ func TestDecideAddsUp(t *testing.T) {
 		}
 		return s
 	}
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		ni := &v1beta1.NodeImage{Spec: v1beta1.NodeImageSpec{Images: map[string]v1beta1.ImageSpec{}}, Status: v1beta1.NodeImageStatus{ImageStatuses: map[string]v1beta1.ImageStatus{}}}
 		work := map[imageref.Ref]Work{}
 		for _, name := range []string{"nginx", "redis"} {

@@ -89,7 +89,7 @@ func (s *server) shop() {
 	var last string
 	for i := range 3 {
 		made := build(fmt.Sprintf("repo/web:%d", i+1)).With(func(c *v1beta1.CloneSet) { c.UID = cs.UID }).Obj()
-		r, err := revision.New(made, int64(i+1))
+		r, err := revision.New(revision.OfCloneSet(made), int64(i+1))
 		if err != nil {
 			s.t.Fatal(err)
 		}

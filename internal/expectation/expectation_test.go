@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/internal/expectation"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 var (
@@ -111,7 +110,7 @@ func TestTimeoutIsReportedOncePerExpectation(t *testing.T) {
 // Whatever happened to the objects, once the cache equals the API server and the probe
 // time has passed, nothing is pending: no expectation can block a workload for ever.
 func TestNothingStaysPendingOnceTheCacheIsRight(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 		tracker := expectation.NewTracker(clock, time.Minute, nil)
 		object := func() expectation.Object {

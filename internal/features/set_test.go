@@ -10,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
-
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 // enabled returns the names that are on, sorted.
@@ -202,7 +200,7 @@ func TestAcceptanceProfileTurnsAllOnButTwo(t *testing.T) {
 
 // However the entries stand in the list, the result is the same, and String reads back to it.
 func TestOrderOfEntriesDoesNotMatter(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		entries := map[string]string{}
 		for _, i := range All() {
 			if v := rapid.SampledFrom([]string{"", "true", "false"}).Draw(t, string(i.Name)); v != "" {

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 const digest = "sha256:59bc5d24e6286c567201f6524f6cf5b5bfb547df27e9ed7146671a0b9caf53c3"
@@ -86,7 +84,7 @@ func TestIn(t *testing.T) {
 // What NodeImage stores must lead back to the same name and tag, or the node would pull,
 // and the job would wait for, something else.
 func TestStringParsesBack(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		host := rapid.SampledFrom([]string{"", "docker.io/", "docker.io/library/", "quay.io/", "localhost:5000/", "10.0.0.1:80/a/"}).Draw(t, "host")
 		path := rapid.StringMatching(`[a-z0-9]{1,8}(/[a-z0-9]{1,8}(-[a-z0-9]{1,4})?)?`).Draw(t, "path")
 		suffix := rapid.SampledFrom([]string{"", ":v1", ":1.2.3-alpine", "@" + digest, ":v1@" + digest}).Draw(t, "suffix")

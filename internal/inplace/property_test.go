@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"github.com/kruisectl/kruisectl/internal/property"
 	"github.com/kruisectl/kruisectl/internal/runtimehash"
 )
 
@@ -102,7 +101,7 @@ func wantTemplate(t *rapid.T, pod *corev1.Pod, tmpl *corev1.PodTemplateSpec, ext
 }
 
 func TestAPatchedPodIsWhatTheTemplateAsksFor(t *testing.T) {
-	property.Check(t, func(rt *rapid.T) {
+	rapid.Check(t, func(rt *rapid.T) {
 		base := drawBase(rt)
 		o := Options{EnvFromMetadata: rapid.Bool().Draw(rt, "env gate"), VerticalScaling: true}
 		from := drawTemplate(rt, base, "old")
@@ -276,7 +275,7 @@ func (n *node) upToDate() error {
 // Liveness: when the engine and the node go on in turn, the Pod is done after a bounded
 // number of turns, and stays done.
 func TestUpdatesReachTheirEnd(t *testing.T) {
-	property.Check(t, func(rt *rapid.T) {
+	rapid.Check(t, func(rt *rapid.T) {
 		base := drawBase(rt)
 		base.resources = nil // a resize needs no restart; it is covered by tables
 		o := Options{EnvFromMetadata: true}

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kruisectl/kruisectl/internal/features"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -156,7 +155,7 @@ func TestChangeGates(t *testing.T) {
 
 // The shortest value has the effect of the long one.
 func TestMinimalGatesHaveTheSameEffect(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		all := features.All()
 		long := features.New()
 		for range rapid.IntRange(0, 8).Draw(t, "n") {

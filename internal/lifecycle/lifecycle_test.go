@@ -14,7 +14,6 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/podready"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -230,7 +229,7 @@ func TestApply(t *testing.T) {
 // A Pod never stays not ready because of preUpdateHook once it is Normal, whatever is
 // done to the hook, the Pod's handlers and the template in between.
 func TestTheUpdateHoldNeverOutlivesTheUpdate(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		p := pod("Normal", "hook", finalizer)
 		lc := &v1beta1.Lifecycle{InPlaceUpdate: marking()}
 		act := func(tr Transition) {

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/internal/percent"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 func TestOf(t *testing.T) {
@@ -51,7 +50,7 @@ func TestCheckRefusesWhatIsNoPercentage(t *testing.T) {
 }
 
 func TestWholePercentagesAreExact(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		share, total := rapid.Int64Range(0, 100).Draw(t, "share"), rapid.Int32Range(0, 1_000_000).Draw(t, "total")
 		v := intstr.FromString(strconv.FormatInt(share, 10) + "%")
 		up, err := percent.Of(v, total, percent.Up)

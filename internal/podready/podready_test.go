@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
-
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
@@ -154,7 +152,7 @@ func TestInitialize(t *testing.T) {
 
 // Whatever the order of holds and releases, the Pod is held exactly while someone holds.
 func TestHoldersAreASet(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		p, model := ready(held("True", "")), map[Holder]bool{}
 		for range rapid.IntRange(0, 12).Draw(t, "steps") {
 			h := rapid.SampledFrom([]Holder{PreDeleteHook, PreUpdateHook, other}).Draw(t, "holder")

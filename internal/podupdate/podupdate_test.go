@@ -23,7 +23,6 @@ import (
 
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/podready"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 const (
@@ -412,7 +411,7 @@ func TestPatch(t *testing.T) {
 // Whoever writes the Pod in between, and whenever: Start ends with the Pod drained and at
 // the target, all of the update in it, and what others wrote still there.
 func TestStartUnderAnyConflicts(t *testing.T) {
-	property.Check(t, func(rt *rapid.T) {
+	rapid.Check(t, func(rt *rapid.T) {
 		s, spec, o := resizing()
 		var wrote []string
 		s.before = func(n int) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package predownload decides whether the images of a CloneSet's new revision are pulled
-// on the nodes of its Pods before they are updated in place, and builds the ImagePullJobs
-// that do so (inplace-update.md 13.1). It is pure.
+// Package predownload decides whether the images of a workload's new revision are pulled on
+// the nodes of its Pods before they are updated, and makes the ImagePullJobs that do so
+// (inplace-update.md 13.1, statefulset.md 11, daemonset.md 9). Decide is pure; Applier
+// carries out what it decided.
 package predownload
 
 import (
@@ -17,7 +18,6 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/inplace"
-	"github.com/kruisectl/kruisectl/internal/percent"
 	"github.com/kruisectl/kruisectl/internal/revision"
 )
 
@@ -49,33 +49,32 @@ type Decision struct {
 	Jobs    []*v1beta1.ImagePullJob
 }
 
-// Decide decides for set, whose template is update and whose Pods are at current. Options
-// are those of its in-place updates.
-func Decide(set *v1beta1.CloneSet, current, update *appsv1.ControllerRevision, o inplace.Options) Decision {
-	if current.Name == update.Name {
-		return Decision{Verdict: CleanUp, Why: "current and update revision are equal"}
+// Decide decides for w, whose template is update and whose Pods are at old revisions.
+// Options are those of its in-place updates.
+func Decide(w Workload, old []*appsv1.ControllerRevision, update *appsv1.ControllerRevision, o inplace.Options) Decision {
+	if w.Over {
+		return Decision{Verdict: CleanUp, Why: "the rollout is over"}
 	}
 	for _, label := range []string{v1beta1.ImagePreDownloadCreatedLabel, v1beta1.ImagePreDownloadIgnoredLabel} {
 		if _, done := update.Labels[label]; done {
 			return Decision{Verdict: Nothing, Why: "it was decided before: label " + label}
 		}
 	}
-	rolling := set.Spec.UpdateStrategy.RollingUpdate
-	if why := needless(set, rolling); why != "" {
+	if len(old) == 0 {
+		return Decision{Verdict: Nothing, Why: "there is no old revision"}
+	}
+	if why := needless(w); why != "" {
 		return Decision{Verdict: Ignore, Why: why}
 	}
-	if inplace.Compare(current, update, o).InPlace == nil {
+	if !w.AnyChange && !slices.ContainsFunc(old, func(r *appsv1.ControllerRevision) bool {
+		return inplace.Compare(r, update, o).InPlace != nil
+	}) {
 		return Decision{Verdict: Ignore, Why: "the Pods cannot be updated in place"}
 	}
-	ready := int32(0)
-	if set.Status.UpdateRevision == update.Name {
-		ready = set.Status.UpdatedReadyReplicas
-	}
-	strategy := rolling.InPlaceUpdateStrategy
-	if strategy != nil && strategy.ImagePreDownloadMinUpdatedReadyPods != nil && *strategy.ImagePreDownloadMinUpdatedReadyPods > ready {
+	if w.MinUpdatedReady > w.UpdatedReady {
 		return Decision{Verdict: Nothing, Why: "too few Pods are updated and ready yet"}
 	}
-	jobs, err := jobs(set, current, update)
+	jobs, err := jobs(w, old, update)
 	if err != nil {
 		return Decision{Verdict: Ignore, Why: err.Error()}
 	}
@@ -83,66 +82,57 @@ func Decide(set *v1beta1.CloneSet, current, update *appsv1.ControllerRevision, o
 }
 
 // needless says why no image is pulled beforehand; "" when there is a point in it.
-func needless(set *v1beta1.CloneSet, rolling *v1beta1.RollingUpdateCloneSetStrategy) string {
-	replicas := int32(1)
-	if set.Spec.Replicas != nil {
-		replicas = *set.Spec.Replicas
-	}
+func needless(w Workload) string {
 	switch {
-	case set.Spec.UpdateStrategy.Type == v1beta1.OnDeleteCloneSetUpdateStrategyType || rolling == nil:
+	case w.OnDelete:
 		return "the update strategy is OnDelete"
-	case rolling.PodUpdatePolicy != v1beta1.InPlaceIfPossiblePodUpdatePolicyType && rolling.PodUpdatePolicy != v1beta1.InPlaceOnlyPodUpdatePolicyType:
+	case !w.AnyChange && !w.InPlace:
 		return "the policy is ReCreate"
-	case replicas <= fewReplicas:
+	case !w.AnyChange && w.Pods <= fewReplicas:
 		return "there are 3 replicas or less"
-	case count(rolling.Partition, 0, replicas) == 0 && count(rolling.MaxUnavailable, replicas/5, replicas) >= replicas:
+	case w.KeptBack == 0 && w.AtOnce >= w.Pods:
 		return "all Pods are updated at once"
 	}
 	return ""
 }
 
-func count(v *intstr.IntOrString, fallback, replicas int32) int32 {
-	if v == nil {
-		return fallback
-	}
-	n, err := percent.Of(*v, replicas, percent.Down)
-	if err != nil {
-		return fallback
-	}
-	return n
-}
-
-// jobs are one job per app container whose image is new.
-func jobs(set *v1beta1.CloneSet, current, update *appsv1.ControllerRevision) ([]*v1beta1.ImagePullJob, error) {
-	was, err := revision.Template(current)
-	if err != nil {
-		return nil, err
-	}
+// jobs are one job per app container whose image is not that of every old revision.
+func jobs(w Workload, old []*appsv1.ControllerRevision, update *appsv1.ControllerRevision) ([]*v1beta1.ImagePullJob, error) {
 	template, err := revision.Template(update)
 	if err != nil {
 		return nil, err
 	}
-	old := map[string]string{}
-	for _, c := range was.Spec.Containers {
-		old[c.Name] = c.Image
+	images := map[string]map[string]bool{} // by container
+	for _, r := range old {
+		was, err := revision.Template(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range was.Spec.Containers {
+			if images[c.Name] == nil {
+				images[c.Name] = map[string]bool{}
+			}
+			images[c.Name][c.Image] = true
+		}
 	}
 	var out []*v1beta1.ImagePullJob
 	for _, c := range template.Spec.Containers {
-		if old[c.Name] != c.Image {
-			out = append(out, job(set, update, template, c))
+		if len(images[c.Name]) != 1 || !images[c.Name][c.Image] {
+			out = append(out, job(w, update, template, c))
 		}
 	}
 	return out, nil
 }
 
-func job(set *v1beta1.CloneSet, update *appsv1.ControllerRevision, template *corev1.PodTemplateSpec, c corev1.Container) *v1beta1.ImagePullJob {
-	labels := maps.Clone(template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
+func job(w Workload, update *appsv1.ControllerRevision, template *corev1.PodTemplateSpec, c corev1.Container) *v1beta1.ImagePullJob {
+	hash := w.Hash
+	if hash == "" {
+		hash = update.Labels[v1beta1.RevisionHashLabel]
 	}
-	hash := update.Labels[v1beta1.RevisionHashLabel]
+	labels := map[string]string{}
+	maps.Copy(labels, template.Labels)
 	labels[v1beta1.RevisionHashLabel] = hash
-	selector := set.Spec.Selector.DeepCopy()
+	selector := w.Selector.DeepCopy()
 	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
 		Key:      appsv1.ControllerRevisionHashLabelKey,
 		Operator: metav1.LabelSelectorOpNotIn,
@@ -151,9 +141,9 @@ func job(set *v1beta1.CloneSet, update *appsv1.ControllerRevision, template *cor
 	j := &v1beta1.ImagePullJob{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            name(update, c.Name),
-			Namespace:       set.Namespace,
+			Namespace:       w.Object.GetNamespace(),
 			Labels:          labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("CloneSet"))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.Object, w.Kind)},
 		},
 		Spec: v1beta1.ImagePullJobSpec{
 			Image: c.Image,
@@ -169,13 +159,11 @@ func job(set *v1beta1.CloneSet, update *appsv1.ControllerRevision, template *cor
 	for _, s := range template.Spec.ImagePullSecrets {
 		j.Spec.PullSecrets = append(j.Spec.PullSecrets, s.Name)
 	}
-	if s := set.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy; s != nil {
-		if s.ImagePreDownloadParallelism != nil {
-			j.Spec.Parallelism = new(*s.ImagePreDownloadParallelism)
-		}
-		if s.ImagePreDownloadTimeoutSeconds != nil {
-			j.Spec.PullPolicy.TimeoutSeconds = new(*s.ImagePreDownloadTimeoutSeconds)
-		}
+	if w.Parallelism != nil {
+		j.Spec.Parallelism = new(*w.Parallelism)
+	}
+	if w.TimeoutSeconds != nil {
+		j.Spec.PullPolicy.TimeoutSeconds = new(*w.TimeoutSeconds)
 	}
 	return j
 }
@@ -188,15 +176,4 @@ func name(update *appsv1.ControllerRevision, container string) string {
 	}
 	hash := revision.Hash([]byte(full), 0)
 	return strings.TrimRight(full[:maxName-len(hash)-1], "-.") + "-" + hash
-}
-
-// Owned returns the jobs that the workload with this UID controls.
-func Owned(jobs []v1beta1.ImagePullJob, set *v1beta1.CloneSet) []*v1beta1.ImagePullJob {
-	var out []*v1beta1.ImagePullJob
-	for i := range jobs {
-		if ref := metav1.GetControllerOfNoCopy(&jobs[i]); ref != nil && ref.UID == set.UID {
-			out = append(out, &jobs[i])
-		}
-	}
-	return slices.Clip(out)
 }

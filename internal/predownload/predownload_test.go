@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
@@ -24,6 +25,11 @@ func base() fixture.CloneSetBuilder {
 
 func strategy(s v1beta1.InPlaceUpdateStrategy) func(*v1beta1.CloneSet) {
 	return func(c *v1beta1.CloneSet) { c.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &s }
+}
+
+func decide(set, old fixture.CloneSetBuilder, update *appsv1.ControllerRevision) predownload.Decision {
+	current := fixture.Revision(old, 1)
+	return predownload.Decide(predownload.OfCloneSet(set.Obj(), current, update), []*appsv1.ControllerRevision{current}, update, inplace.Options{})
 }
 
 func TestDecide(t *testing.T) {
@@ -62,7 +68,7 @@ func TestDecide(t *testing.T) {
 			for k, v := range tc.labels {
 				update.Labels[k] = v
 			}
-			got := predownload.Decide(tc.set.Obj(), fixture.Revision(tc.old, 1), update, inplace.Options{})
+			got := decide(tc.set, tc.old, update)
 			assert.Equal(t, tc.want, got.Verdict, got.Why)
 			assert.Equal(t, tc.want == predownload.Create, len(got.Jobs) > 0)
 		})
@@ -77,7 +83,7 @@ func TestJob(t *testing.T) {
 	})
 	changed := set.Image("app:2").With(strategy(v1beta1.InPlaceUpdateStrategy{ImagePreDownloadParallelism: new(intstr.FromInt32(2))}))
 	update := fixture.Revision(changed, 2)
-	got := predownload.Decide(changed.Obj(), fixture.Revision(set, 1), update, inplace.Options{})
+	got := decide(changed, set, update)
 	require.Len(t, got.Jobs, 1)
 	job := got.Jobs[0]
 	assert.Equal(t, update.Name+"-app", job.Name)
@@ -125,7 +131,7 @@ func TestLongNamesAreCutAndStayDifferent(t *testing.T) {
 	changed := set.With(func(c *v1beta1.CloneSet) {
 		c.Spec.Template.Spec.Containers[0].Image, c.Spec.Template.Spec.Containers[1].Image = "app:2", "app:2"
 	})
-	got := predownload.Decide(changed.Obj(), fixture.Revision(set, 1), fixture.Revision(changed, 2), inplace.Options{})
+	got := decide(changed, set, fixture.Revision(changed, 2))
 	require.Len(t, got.Jobs, 2)
 	assert.LessOrEqual(t, len(got.Jobs[0].Name), 253)
 	assert.NotEqual(t, got.Jobs[0].Name, got.Jobs[1].Name)

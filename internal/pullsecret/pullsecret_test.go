@@ -15,7 +15,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 var job = types.NamespacedName{Namespace: "shop", Name: "pull"}
@@ -125,7 +124,7 @@ func TestDecide(t *testing.T) {
 // TestShared plays jobs that come and go in any order on the same secrets: there is never
 // more than one copy per source, every active job finds its copy, and none is left over.
 func TestShared(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		copies := map[string]*corev1.Secret{}
 		active := map[types.NamespacedName]bool{}
 		apply := func(s Snapshot) Plan {

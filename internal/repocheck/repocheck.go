@@ -137,9 +137,7 @@ func Check(files []File) []string {
 		checkFile(f, report)
 		if !f.Test {
 			checkImports(f, report)
-			checkCalls(f, Calls, report)
-		} else {
-			checkCalls(f, TestCalls, report)
+			checkCalls(f, report)
 		}
 	}
 	out = append(out, undocumented(files)...)
@@ -225,8 +223,8 @@ func mayImport(rule Rule, pkg, own string) bool {
 	return false
 }
 
-func checkCalls(f File, rules []CallRule, report func(string, ...any)) {
-	for _, r := range rules {
+func checkCalls(f File, report func(string, ...any)) {
+	for _, r := range Calls {
 		if !matchAny(r.In, f.Package) && !matchAny(r.In, f.Path) || matchAny(r.But, f.Package) || matchAny(r.But, f.Path) {
 			continue
 		}

@@ -74,7 +74,6 @@ func TestViolationsAreFound(t *testing.T) {
 		"bubbletea outside the TUI":                  {"internal/cli/a.go", head + `import "github.com/charmbracelet/bubbletea"`, "bubbletea belongs"},
 		"CRI outside daemon/cri":                     {"daemon/images/a.go", head + `import "k8s.io/cri-api/pkg/apis/runtime/v1"`, "the only package that speaks CRI"},
 		"Kubernetes itself":                          {"internal/install/a.go", head + `import "k8s.io/kubernetes/pkg/apis/core"`, "never imports k8s.io/kubernetes"},
-		"a test draws cases by itself":               {"internal/revision/a_test.go", head + "import \"pgregory.net/rapid\"\nvar check = rapid.Check", "uses pgregory.net/rapid.Check"},
 		"a vague name":                               {"internal/rollout/util/a.go", head, `named "util"`},
 		"no header":                                  {"internal/revision/a.go", "// Package x is documented.\npackage x\n", "SPDX"},
 		"a header that is part of the doc":           {"internal/revision/a.go", "// SPDX-License-Identifier: Apache-2.0\n// Package x.\npackage x\n", "SPDX"},

@@ -124,10 +124,5 @@ var Calls = []CallRule{
 	{In: everywhere, Calls: []string{"context.TODO"}, Why: "the context is an argument"},
 }
 
-// TestCalls is the table of calls that are forbidden in tests.
-var TestCalls = []CallRule{
-	{In: []string{"apis/**", "cmd/**", "controllers/**", "daemon/**", "internal/**", "webhook/**"}, But: []string{"internal/property"}, Calls: []string{"pgregory.net/rapid.Check"}, Why: "internal/property runs property tests, so that a pipeline decides which cases they draw"},
-}
-
 // VagueNames are names that say nothing about a package.
 var VagueNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "base", "shared", "lib"}

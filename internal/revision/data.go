@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package revision makes, compares and finds the ControllerRevisions of CloneSets.
+// Package revision makes, compares and finds the ControllerRevisions of workloads.
 //
 // Its bytes are a wire contract: a revision that an earlier release (or OpenKruise 1.x)
 // wrote must compare equal to the one this package makes of the same template, or every

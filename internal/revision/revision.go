@@ -14,36 +14,68 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 )
 
-// New makes the revision of set's present template, with the given number. It is not
+// Owner is what a revision needs of its workload. Nothing in it is changed.
+type Owner struct {
+	// Kind is the kind of the workload, for the owner reference.
+	Kind schema.GroupVersionKind
+	// Object is the workload: name, namespace, UID and annotations count.
+	Object metav1.Object
+	// Template is the Pod template; required.
+	Template *corev1.PodTemplateSpec
+	// Current is status.currentRevision.
+	Current string
+	// CollisionCount is status.collisionCount; nil is 0.
+	CollisionCount *int32
+	// Annotations are added to the copies of the workload's own ones.
+	Annotations map[string]string
+}
+
+// OfCloneSet makes the owner of the revisions of set. They carry the hash of its claim
+// templates.
+func OfCloneSet(set *v1beta1.CloneSet) Owner {
+	return Owner{
+		Kind:           v1beta1.GroupVersion.WithKind("CloneSet"),
+		Object:         set,
+		Template:       &set.Spec.Template,
+		Current:        set.Status.CurrentRevision,
+		CollisionCount: set.Status.CollisionCount,
+		Annotations: map[string]string{
+			v1beta1.VolumeClaimTemplateHashAnnotation: VolumeClaimTemplateHash(set.Spec.VolumeClaimTemplates),
+		},
+	}
+}
+
+// New makes the revision of o's present template, with the given number. It is not
 // stored yet: it has no resourceVersion. The hash label keeps the hash of the first try
 // (collision count of the status); after a collision only the name carries the new one.
-func New(set *v1beta1.CloneSet, number int64) (*appsv1.ControllerRevision, error) {
-	data, err := Data(&set.Spec.Template)
+func New(o Owner, number int64) (*appsv1.ControllerRevision, error) {
+	data, err := Data(o.Template)
 	if err != nil {
 		return nil, err
 	}
-	hash := Hash(data, collisionCount(set))
-	annotations := maps.Clone(set.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
+	count := int32(0)
+	if o.CollisionCount != nil {
+		count = *o.CollisionCount
 	}
-	annotations[v1beta1.VolumeClaimTemplateHashAnnotation] = VolumeClaimTemplateHash(set.Spec.VolumeClaimTemplates)
-	labels := maps.Clone(set.Spec.Template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	hash := Hash(data, count)
+	annotations := map[string]string{}
+	maps.Copy(annotations, o.Object.GetAnnotations())
+	maps.Copy(annotations, o.Annotations)
+	labels := map[string]string{}
+	maps.Copy(labels, o.Template.Labels)
 	labels[v1beta1.RevisionHashLabel] = hash
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            Name(set.Name, hash),
-			Namespace:       set.Namespace,
+			Name:            Name(o.Object.GetName(), hash),
+			Namespace:       o.Object.GetNamespace(),
 			Labels:          labels,
 			Annotations:     annotations,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("CloneSet"))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.Object, o.Kind)},
 		},
 		Data:     runtime.RawExtension{Raw: data},
 		Revision: number,
@@ -53,13 +85,6 @@ func New(set *v1beta1.CloneSet, number int64) (*appsv1.ControllerRevision, error
 // Rename gives r the name that belongs to another collision count; see New.
 func Rename(r *appsv1.ControllerRevision, owner string, collisionCount int32) {
 	r.Name = Name(owner, Hash(r.Data.Raw, collisionCount))
-}
-
-func collisionCount(set *v1beta1.CloneSet) int32 {
-	if set.Status.CollisionCount == nil {
-		return 0
-	}
-	return *set.Status.CollisionCount
 }
 
 // Equal reports whether two revisions hold the same template: their bytes are equal.
@@ -104,16 +129,16 @@ type Found struct {
 	Action Action
 }
 
-// Find chooses update and current revision of set among the stored ones, in any order
-// (cloneset.md 8.2). Nothing passed in is changed.
-func Find(set *v1beta1.CloneSet, stored []*appsv1.ControllerRevision) (Found, error) {
+// Find chooses update and current revision of o among the stored ones, in any order
+// (cloneset.md 8.2, statefulset.md 7.3). Nothing passed in is changed.
+func Find(o Owner, stored []*appsv1.ControllerRevision) (Found, error) {
 	sorted := slices.Clone(stored)
 	Sort(sorted)
 	number := int64(1)
 	if n := len(sorted); n > 0 {
 		number = sorted[n-1].Revision + 1
 	}
-	candidate, err := New(set, number)
+	candidate, err := New(o, number)
 	if err != nil {
 		return Found{}, err
 	}
@@ -125,30 +150,30 @@ func Find(set *v1beta1.CloneSet, stored []*appsv1.ControllerRevision) (Found, er
 		}
 		found.Update, found.Action = sorted[i], ActionNone
 		if i < len(sorted)-1 {
-			found.Update, found.Action = renumbered(sorted[i], candidate), ActionRenumber
+			found.Update, found.Action = renumbered(sorted[i], candidate, o.Annotations), ActionRenumber
 		}
 		break
 	}
 
 	found.Current = found.Update
 	for _, r := range sorted {
-		if r.Name == set.Status.CurrentRevision && r.Name != found.Update.Name {
+		if r.Name == o.Current && r.Name != found.Update.Name {
 			found.Current = r
 		}
 	}
 	return found, nil
 }
 
-func renumbered(stored, candidate *appsv1.ControllerRevision) *appsv1.ControllerRevision {
+func renumbered(stored, candidate *appsv1.ControllerRevision, annotations map[string]string) *appsv1.ControllerRevision {
 	r := stored.DeepCopy()
 	r.Revision = candidate.Revision
-	if r.Annotations == nil {
-		r.Annotations = map[string]string{}
-	}
 	// Images are pulled beforehand for a rollback, too.
 	delete(r.Labels, v1beta1.ImagePreDownloadCreatedLabel)
 	delete(r.Labels, v1beta1.ImagePreDownloadIgnoredLabel)
-	r.Annotations[v1beta1.VolumeClaimTemplateHashAnnotation] = candidate.Annotations[v1beta1.VolumeClaimTemplateHashAnnotation]
+	if r.Annotations == nil && len(annotations) > 0 {
+		r.Annotations = map[string]string{}
+	}
+	maps.Copy(r.Annotations, annotations)
 	return r
 }
 

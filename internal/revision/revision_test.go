@@ -121,13 +121,13 @@ func TestTakeOverFindsEveryRevisionOfOpenKruise(t *testing.T) {
 			// As of this CloneSet's moment later revisions did not exist yet.
 			stored = slices.DeleteFunc(stored, func(r *appsv1.ControllerRevision) bool { return r.Revision > newest })
 
-			found, err := revision.Find(&set, stored)
+			found, err := revision.Find(revision.OfCloneSet(&set), stored)
 			require.NoError(t, err)
 			assert.Equal(t, revision.ActionNone, found.Action)
 			assert.Equal(t, set.Status.UpdateRevision, found.Update.Name)
 			assert.Equal(t, set.Status.CurrentRevision, found.Current.Name)
 
-			fresh, err := revision.New(&set, found.Update.Revision)
+			fresh, err := revision.New(revision.OfCloneSet(&set), found.Update.Revision)
 			require.NoError(t, err)
 			assert.Equal(t, string(found.Update.Data.Raw), string(fresh.Data.Raw))
 			assert.Equal(t, found.Update.Name, fresh.Name)
@@ -161,7 +161,7 @@ func TestFind(t *testing.T) {
 			for _, r := range tc.stored {
 				before = append(before, r.DeepCopy())
 			}
-			got, err := revision.Find(tc.set.Obj(), tc.stored)
+			got, err := revision.Find(revision.OfCloneSet(tc.set.Obj()), tc.stored)
 			require.NoError(t, err)
 			assert.Equal(t, tc.update, got.Update.Name)
 			assert.Equal(t, tc.current, got.Current.Name)
@@ -178,12 +178,12 @@ func TestFindRefreshesTheClaimHashOnlyOnRollback(t *testing.T) {
 	r1, r2 := fixture.Revision(one, 1), fixture.Revision(two, 2)
 	stored := []*appsv1.ControllerRevision{r1, r2}
 
-	same, err := revision.Find(two.Claim("data", "2Gi").Obj(), stored)
+	same, err := revision.Find(revision.OfCloneSet(two.Claim("data", "2Gi").Obj()), stored)
 	require.NoError(t, err)
 	assert.Equal(t, revision.ActionNone, same.Action)
 	assert.Empty(t, same.Update.Annotations[v1beta1.VolumeClaimTemplateHashAnnotation])
 
-	back, err := revision.Find(one.Claim("data", "1Gi").Obj(), stored)
+	back, err := revision.Find(revision.OfCloneSet(one.Claim("data", "1Gi").Obj()), stored)
 	require.NoError(t, err)
 	assert.Equal(t, revision.ActionRenumber, back.Action)
 	assert.Equal(t, "765486926", back.Update.Annotations[v1beta1.VolumeClaimTemplateHashAnnotation])

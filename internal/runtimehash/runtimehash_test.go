@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/dump"
 	"pgregory.net/rapid"
-
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 func fromField(name, path string) corev1.EnvVar {
@@ -71,7 +69,7 @@ func TestPlainFits(t *testing.T) {
 
 // The text that is hashed is the one Kubernetes dumps, so its package is the reference.
 func TestTheHashedTextIsTheDumpOfKubernetes(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		envs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) EnvVar {
 			return EnvVar{Name: rapid.StringMatching(`[A-Z_]{1,5}`).Draw(t, "name"), Value: rapid.String().Draw(t, "value")}
 		}), 1, 4).Draw(t, "envs")

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/kruisectl/kruisectl/internal/property"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 	"github.com/kruisectl/kruisectl/internal/rollout/view"
@@ -128,7 +127,7 @@ func TestExitOnDoneReturnsTheLastView(t *testing.T) {
 // Whatever is typed and however the terminal is resized, a frame has the terminal's size.
 func TestAnyKeysAndSizesKeepTheFrameLaw(t *testing.T) {
 	keys := []string{"j", "k", "g", "G", "w", "W", "?", "P", "p", "u", "a", "y", "n", "tab", "enter", "esc", "down", "up"}
-	property.Check(t, func(rt *rapid.T) {
+	rapid.Check(t, func(rt *rapid.T) {
 		m := connected(t, &fakeSource{}, Options{})
 		if rapid.Bool().Draw(rt, "stuck") {
 			m = drive(t, m, snapshotMsg{rollout: stuck()})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/fixture"
-	"github.com/kruisectl/kruisectl/internal/property"
 	"github.com/kruisectl/kruisectl/internal/updatesort"
 )
 
@@ -213,7 +212,7 @@ func TestForDeletion(t *testing.T) {
 
 // No order may lose, add or repeat a Pod, nor change what it was given.
 func TestOrdersArePermutations(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		var list []*corev1.Pod
 		for i := range rapid.IntRange(0, 20).Draw(t, "pods") {
 			b := fixture.Pod(fmt.Sprint(i)).Label("zone", rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "zone"))

@@ -25,7 +25,6 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 // codecs is only asked for by the fuzz functions of metav1.
@@ -130,7 +129,7 @@ func fromHub(t require.TestingT, in *v1beta1.CloneSet) *v1alpha1.CloneSet {
 }
 
 func TestCloneSetSurvivesV1alpha1(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		in := randomHub(t)
 		in.TypeMeta = metav1.TypeMeta{}
 		view := fromHub(t, in)
@@ -140,7 +139,7 @@ func TestCloneSetSurvivesV1alpha1(t *testing.T) {
 }
 
 func TestCloneSetSurvivesV1beta1(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		in := randomSpoke(t)
 		in.TypeMeta = metav1.TypeMeta{}
 		stored := toHub(t, in)
@@ -151,7 +150,7 @@ func TestCloneSetSurvivesV1beta1(t *testing.T) {
 
 // A change that one client makes reaches the other version, and changes nothing else.
 func TestOneChangeIsOneChange(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		in := randomHub(t)
 		in.TypeMeta = metav1.TypeMeta{}
 		if in.Spec.UpdateStrategy.RollingUpdate == nil {
@@ -182,7 +181,7 @@ func TestOneChangeIsOneChange(t *testing.T) {
 }
 
 func TestImagePullJobAndNodeImageSurvive(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		job := random[v1beta1.ImagePullJob](t)
 		job.TypeMeta = metav1.TypeMeta{}
 		var oldJob v1alpha1.ImagePullJob
@@ -229,7 +228,7 @@ func TestImagePullJobAndNodeImageSurvive(t *testing.T) {
 }
 
 func TestUnreadableAnnotationsAreNoObstacle(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		garbage := rapid.SampledFrom([]string{"", "{", "null", "[]", `{"type":5}`, `{"labels":{"x":null}}`, `{"annotations":null}`, "x"}).Draw(t, "garbage")
 		in := randomSpoke(t)
 		want := toHub(t, in)
@@ -254,7 +253,7 @@ func setAnnotation(m *metav1.ObjectMeta, key, value string) {
 
 // Writing to the result of a conversion, anywhere in it, leaves the source alone.
 func TestConversionSharesNoMemory(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		hub := randomHub(t)
 		before := hub.DeepCopy()
 		var view v1alpha1.CloneSet

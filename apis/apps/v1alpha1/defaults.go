@@ -33,6 +33,39 @@ func SetDefaultsCloneSet(cs *CloneSet, o v1beta1.DefaultOptions) {
 	setDefault(&u.MaxSurge, intstr.FromInt32(0))
 }
 
+// SetDefaultsStatefulSet fills in what is absent (statefulset.md 5.1). It is
+// v1beta1.SetDefaultsStatefulSet without the fields that this version does not have, whatever
+// the options say: an object written in it keeps no default for them.
+func SetDefaultsStatefulSet(set *StatefulSet, o v1beta1.DefaultOptions) {
+	o.AutoDeletePVC, o.AutoResizePVC = false, false
+	s := &set.Spec
+	hub := v1beta1.StatefulSet{Spec: v1beta1.StatefulSetSpec{
+		Replicas: s.Replicas, Template: s.Template, VolumeClaimTemplates: s.VolumeClaimTemplates,
+		PodManagementPolicy: s.PodManagementPolicy, UpdateStrategy: s.UpdateStrategy, RevisionHistoryLimit: s.RevisionHistoryLimit,
+	}}
+	v1beta1.SetDefaultsStatefulSet(&hub, o)
+	s.Replicas, s.Template, s.VolumeClaimTemplates = hub.Spec.Replicas, hub.Spec.Template, hub.Spec.VolumeClaimTemplates
+	s.PodManagementPolicy, s.UpdateStrategy, s.RevisionHistoryLimit = hub.Spec.PodManagementPolicy, hub.Spec.UpdateStrategy, hub.Spec.RevisionHistoryLimit
+}
+
+// SetDefaultsDaemonSet fills in what is absent (daemonset.md 5.1). First it replaces the word
+// Surging by what it stands for.
+func SetDefaultsDaemonSet(ds *DaemonSet, o v1beta1.DefaultOptions) {
+	s := &ds.Spec
+	if r := s.UpdateStrategy.RollingUpdate; r != nil && r.RollingUpdateType == SurgingRollingUpdateType {
+		setDefault(&r.MaxSurge, intstr.FromInt32(1))
+		setDefault(&r.MaxUnavailable, intstr.FromInt32(0))
+		r.RollingUpdateType = v1beta1.StandardRollingUpdateType
+	}
+	hub := v1beta1.DaemonSet{Spec: v1beta1.DaemonSetSpec{
+		BurstReplicas: s.BurstReplicas, RevisionHistoryLimit: s.RevisionHistoryLimit,
+		UpdateStrategy: v1beta1.DaemonSetUpdateStrategy{Type: s.UpdateStrategy.Type, RollingUpdate: s.UpdateStrategy.RollingUpdate},
+	}}
+	v1beta1.SetDefaultsDaemonSet(&hub, o)
+	s.BurstReplicas, s.RevisionHistoryLimit = hub.Spec.BurstReplicas, hub.Spec.RevisionHistoryLimit
+	s.UpdateStrategy = DaemonSetUpdateStrategy{Type: hub.Spec.UpdateStrategy.Type, RollingUpdate: hub.Spec.UpdateStrategy.RollingUpdate}
+}
+
 // SetDefaultsImagePullJob fills in what is absent (images.md 5). create adds the finalizer;
 // for jobs written as v1beta1 the controller does that.
 func SetDefaultsImagePullJob(job *ImagePullJob, create bool) {

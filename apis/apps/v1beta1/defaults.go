@@ -6,22 +6,28 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Values that stand for absent fields (cloneset.md 5.1, images.md 2.1 and 4).
+// Values that stand for absent fields (cloneset.md 5.1, statefulset.md 5.1, daemonset.md 5.1,
+// images.md 2.1 and 4).
 const (
 	DefaultReplicas             int32 = 1
 	DefaultRevisionHistoryLimit int32 = 10
 	// DefaultMaxUnavailable is a percentage of replicas.
-	DefaultMaxUnavailable           = "20%"
+	DefaultMaxUnavailable = "20%"
+	// DefaultSetMaxUnavailable is the maxUnavailable of a StatefulSet and of a DaemonSet.
+	DefaultSetMaxUnavailable  int32 = 1
+	DefaultBurstReplicas      int32 = 250
 	DefaultPullTimeoutSeconds int32 = 600
 	DefaultPullBackoffLimit   int32 = 3
 )
 
-// DefaultOptions says what SetDefaultsCloneSet does besides the defaults of the kind itself.
+// DefaultOptions says what defaulting does besides the defaults of the kind itself. The
+// template of a DaemonSet is never filled in.
 //
 // +kubebuilder:object:generate=false
 type DefaultOptions struct {
@@ -30,6 +36,9 @@ type DefaultOptions struct {
 	// template: a template that gains defaults makes a new revision and restarts every Pod.
 	Template func(*corev1.PodTemplateSpec)
 	Claim    func(*corev1.PersistentVolumeClaim)
+	// AutoDeletePVC and AutoResizePVC are the gates StatefulSetAutoDeletePVC and
+	// StatefulSetAutoResizePVCGate: with the gate off its field of a StatefulSet stays absent.
+	AutoDeletePVC, AutoResizePVC bool
 }
 
 // SetDefaultsCloneSet fills in what is absent (cloneset.md 5.1). It changes nothing that is set.
@@ -60,6 +69,73 @@ func SetDefaultsCloneSet(cs *CloneSet, o DefaultOptions) {
 	setDefault(&r.Partition, intstr.FromInt32(0))
 	setDefault(&r.MaxUnavailable, intstr.FromString(DefaultMaxUnavailable))
 	setDefault(&r.MaxSurge, intstr.FromInt32(0))
+}
+
+// SetDefaultsStatefulSet fills in what is absent (statefulset.md 5.1). It changes nothing that
+// is set, and nothing in a strategy of type OnDelete.
+func SetDefaultsStatefulSet(set *StatefulSet, o DefaultOptions) {
+	s := &set.Spec
+	if s.PodManagementPolicy == "" {
+		s.PodManagementPolicy = appsv1.OrderedReadyPodManagement
+	}
+	u := &s.UpdateStrategy
+	if u.Type == "" {
+		u.Type = appsv1.RollingUpdateStatefulSetStrategyType
+	}
+	if u.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+		if u.RollingUpdate == nil {
+			u.RollingUpdate = &RollingUpdateStatefulSetStrategy{}
+		}
+		r := u.RollingUpdate
+		setDefault(&r.Partition, 0)
+		setDefault(&r.MaxUnavailable, intstr.FromInt32(DefaultSetMaxUnavailable))
+		setDefault(&r.MinReadySeconds, 0)
+		if r.PodUpdatePolicy == "" {
+			r.PodUpdatePolicy = RecreatePodUpdatePolicyType
+		}
+	}
+	if o.AutoDeletePVC {
+		setDefault(&s.PersistentVolumeClaimRetentionPolicy, StatefulSetPersistentVolumeClaimRetentionPolicy{})
+		p := s.PersistentVolumeClaimRetentionPolicy
+		if p.WhenDeleted == "" {
+			p.WhenDeleted = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+		}
+		if p.WhenScaled == "" {
+			p.WhenScaled = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+		}
+	}
+	if o.AutoResizePVC && s.VolumeClaimUpdateStrategy.Type == "" {
+		s.VolumeClaimUpdateStrategy.Type = OnDeleteVolumeClaimUpdateStrategyType
+	}
+	setDefault(&s.Replicas, DefaultReplicas)
+	setDefault(&s.RevisionHistoryLimit, DefaultRevisionHistoryLimit)
+	o.SetTemplates(&s.Template, s.VolumeClaimTemplates)
+}
+
+// SetDefaultsDaemonSet fills in what is absent (daemonset.md 5.1). It changes nothing that is
+// set. The options have no effect: the template is stored as written.
+func SetDefaultsDaemonSet(ds *DaemonSet, _ DefaultOptions) {
+	s := &ds.Spec
+	setDefault(&s.BurstReplicas, intstr.FromInt32(DefaultBurstReplicas))
+	setDefault(&s.RevisionHistoryLimit, DefaultRevisionHistoryLimit)
+	u := &s.UpdateStrategy
+	if u.Type == "" {
+		u.Type = appsv1.RollingUpdateDaemonSetStrategyType
+	}
+	if u.Type != appsv1.RollingUpdateDaemonSetStrategyType {
+		return
+	}
+	if u.RollingUpdate == nil {
+		u.RollingUpdate = &RollingUpdateDaemonSet{}
+	}
+	r := u.RollingUpdate
+	if r.RollingUpdateType == "" {
+		r.RollingUpdateType = StandardRollingUpdateType
+	}
+	if r.MaxUnavailable == nil && r.MaxSurge == nil {
+		r.MaxUnavailable = new(intstr.FromInt32(DefaultSetMaxUnavailable))
+		r.MaxSurge = new(intstr.FromInt32(0))
+	}
 }
 
 // SetTemplates runs the functions of o that are set.

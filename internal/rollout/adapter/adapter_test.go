@@ -21,7 +21,6 @@ import (
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/fixture"
-	"github.com/kruisectl/kruisectl/internal/property"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
@@ -114,7 +113,7 @@ func TestPartitionFollowsTheRoundingOfTheController(t *testing.T) {
 // An object of which any part is missing or odd gives facts or an error, never a panic.
 func TestFactsAreTotal(t *testing.T) {
 	full := raw(t, fixture.CloneSet("web").Replicas(3).Partition("50%").Obj(), v1beta1.GroupVersion.WithKind("CloneSet"))
-	property.Check(t, func(rt *rapid.T) {
+	rapid.Check(t, func(rt *rapid.T) {
 		u := full.DeepCopy()
 		for range rapid.IntRange(1, 6).Draw(rt, "removals") {
 			remove(rt, u.Object)

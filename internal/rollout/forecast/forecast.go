@@ -121,11 +121,11 @@ func Of(s diagnose.Snapshot, after adapter.Workload, localDefaults bool, now tim
 	}
 	next.Status = live.Status
 	v1beta1.SetDefaultsCloneSet(next, defaultsLike(live, localDefaults))
-	was, err := revision.Find(live, s.Stored)
+	was, err := revision.Find(revision.OfCloneSet(live), s.Stored)
 	if err != nil {
 		return Forecast{}, fmt.Errorf("computing the present revision: %w", err)
 	}
-	found, err := revision.Find(next, s.Stored)
+	found, err := revision.Find(revision.OfCloneSet(next), s.Stored)
 	if err != nil {
 		return Forecast{}, fmt.Errorf("computing the new revision: %w", err)
 	}

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 // steady is a CloneSet of ten Pods, all at revision 7 and available.
@@ -142,7 +140,7 @@ func TestExitCode(t *testing.T) {
 // called done really is.
 func TestVerdictIsTotalAndHonest(t *testing.T) {
 	n := rapid.IntRange(0, 20)
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		f := Facts{
 			Generation: int64(rapid.IntRange(0, 3).Draw(t, "generation")), ObservedGeneration: int64(rapid.IntRange(0, 3).Draw(t, "observed")),
 			Desired: n.Draw(t, "desired"), Total: n.Draw(t, "total"), Available: n.Draw(t, "available"),

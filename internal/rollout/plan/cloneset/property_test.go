@@ -17,7 +17,6 @@ import (
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/fixture"
 	"github.com/kruisectl/kruisectl/internal/inplace"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 // drawSet draws a CloneSet with numbers as limits, so that tests can hold Decide to them.
@@ -44,7 +43,7 @@ func drawSet(t *rapid.T) fixture.CloneSetBuilder {
 // that maxUnavailable and maxSurge hold; here the end is checked. rapid keeps the seeds
 // that fail in testdata/rapid.
 func TestRolloutsKeepTheirPromises(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		set := drawSet(t)
 		w := newWorld(set, t.Fatalf)
 		w.gates.PreparingUpdateAsUpdate = rapid.Bool().Draw(t, "preparingUpdateAsUpdate")
@@ -224,7 +223,7 @@ func after(s Snapshot, p Plan) (available, total, old int) {
 }
 
 func TestOneStepFromAnywhereKeepsTheLimits(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		rolling := s.Set.Spec.UpdateStrategy.RollingUpdate
 		replicas, unavailable := int(*s.Set.Spec.Replicas), int(rolling.MaxUnavailable.IntVal)
@@ -277,7 +276,7 @@ func accounted(t *rapid.T, s Snapshot, p Plan) {
 
 // TestDecideOnlyReads: a snapshot may be shared with a cache.
 func TestDecideOnlyReads(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		set, pods := s.Set.DeepCopy(), make([]*corev1.Pod, len(s.Pods))
 		for i, p := range s.Pods {
@@ -299,7 +298,7 @@ func TestDecideOnlyReads(t *testing.T) {
 
 // TestPreviewTellsWhatHappens: what the preview says of each Pod is what the rollout does.
 func TestPreviewTellsWhatHappens(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		set := drawSet(t)
 		if rolling := set.Obj().Spec.UpdateStrategy.RollingUpdate; rolling.MaxUnavailable.IntVal == 0 {
 			t.Skip("which old Pods go as surplus in the end depends on how fast Pods become ready")

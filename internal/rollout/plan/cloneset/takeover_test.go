@@ -52,7 +52,7 @@ func takeover(t *testing.T, moment, name string) Snapshot {
 			s.Revisions = append(s.Revisions, r)
 		}
 	}
-	found, err := revision.Find(s.Set, s.Revisions)
+	found, err := revision.Find(revision.OfCloneSet(s.Set), s.Revisions)
 	require.NoError(t, err)
 	require.Equal(t, revision.ActionNone, found.Action, "the template has its revision")
 	s.Update, s.Current, s.Pods = found.Update, found.Current, Sorted(s.Pods)

@@ -168,7 +168,7 @@ func (w *world) names() (names []string) {
 }
 
 func (w *world) snapshot() Snapshot {
-	found, err := revision.Find(w.set, w.revisions)
+	found, err := revision.Find(revision.OfCloneSet(w.set), w.revisions)
 	if err != nil {
 		w.fail("finding revisions: %v", err)
 	}
