@@ -11,4 +11,6 @@ cluster up --nodes 1 --simulated "${BENCH_NODES:-200}" --audit
 eval "$(cluster env)"
 image=$(cluster build-product --repo . --tag bench | tail -n 1)
 bin/kruisectl install --yes --image "${image%%:*}" --image-digest "${image##*@}" --replicas 1
-CGO_ENABLED=0 go run ./test/bench -pods "${BENCH_PODS:-1000}" -o out/bench.json
+for workload in ${BENCH_WORKLOADS:-cloneset statefulset daemonset}; do
+  CGO_ENABLED=0 go run ./test/bench -workload "$workload" -pods "${BENCH_PODS:-1000}" -max-unavailable "${BENCH_MAX_UNAVAILABLE:-20%}" -o "out/bench-$workload.json"
+done

@@ -102,7 +102,7 @@ func TestJudge(t *testing.T) {
 		pod  fixture.PodBuilder
 		want owned.Verdict
 	}{
-		"its own":                                  {set, pod, owned.Keep},
+		"its own": {set, pod, owned.Keep},
 		"its own that the selector does not match": {set, strange, owned.Release},
 		"its own of another name":                  {set, pod.With(func(p *corev1.Pod) { p.Name = "db-a" }), owned.Release},
 		"another's":                                {set, pod.With(ownedBy("uid-other")), owned.Ignore},

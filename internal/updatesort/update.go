@@ -20,7 +20,7 @@ import (
 func ForUpdate(candidates, all []*corev1.Pod, strategy *v1beta1.RollingUpdateCloneSetStrategy) []*corev1.Pod {
 	sorted := sortBy(candidates, factsOf, compareActive)
 	if strategy != nil {
-		sorted = byPriority(sorted, strategy.PriorityStrategy)
+		sorted = ByPriority(sorted, strategy.PriorityStrategy)
 		sorted = scatter(sorted, all, strategy.ScatterStrategy)
 	}
 	preparing := func(p *corev1.Pod) bool { return state(p) == v1beta1.LifecyclePreparingUpdate }
@@ -46,7 +46,9 @@ func sortBy[K any](pods []*corev1.Pod, key func(*corev1.Pod) K, compare func(a, 
 	return out
 }
 
-func byPriority(pods []*corev1.Pod, strategy *v1beta1.UpdatePriorityStrategy) []*corev1.Pod {
+// ByPriority orders pods by strategy, those of equal priority as they come; strategy may be
+// nil. The StatefulSet's unordered update uses it alone (statefulset.md 7.9).
+func ByPriority(pods []*corev1.Pod, strategy *v1beta1.UpdatePriorityStrategy) []*corev1.Pod {
 	switch {
 	case strategy == nil:
 		return pods

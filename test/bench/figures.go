@@ -11,12 +11,15 @@ import (
 
 // figures are the results of one run.
 type figures struct {
+	Workload       string `json:"workload"`
 	Pods           int    `json:"pods"`
 	Nodes          int    `json:"nodes"`
 	MaxUnavailable string `json:"maxUnavailable"`
 
 	CreateSeconds  float64 `json:"createSeconds"`
 	RolloutSeconds float64 `json:"rolloutSeconds"`
+	// FloorSeconds is what the simulated nodes alone would take for the rollout.
+	FloorSeconds float64 `json:"floorSeconds"`
 
 	Writes        writes             `json:"writes"`
 	WritesPerPod  map[string]float64 `json:"writesPerPod"`
@@ -37,9 +40,10 @@ func (f *figures) perPod() {
 }
 
 func (f *figures) print(out io.Writer) {
-	fmt.Fprintf(out, "%d Pods on %d simulated nodes, updated in place, maxUnavailable %s\n", f.Pods, f.Nodes, f.MaxUnavailable)
+	fmt.Fprintf(out, "%s: %d Pods on %d simulated nodes, updated in place, maxUnavailable %s\n", f.Workload, f.Pods, f.Nodes, f.MaxUnavailable)
 	fmt.Fprintf(out, "  %-34s %10.1f s\n", "creating all Pods", f.CreateSeconds)
 	fmt.Fprintf(out, "  %-34s %10.1f s\n", "rollout", f.RolloutSeconds)
+	fmt.Fprintf(out, "  %-34s %10.2f of the %.1f s that the nodes take\n", "", f.RolloutSeconds/f.FloorSeconds, f.FloorSeconds)
 	fmt.Fprintf(out, "  %-34s %10d\n", "Pods updated in place", f.RestartedPods)
 	fmt.Fprintf(out, "  %-34s %10.2f\n", "API writes of the manager per Pod", f.TotalPerPod)
 	for _, k := range slices.Sorted(maps.Keys(f.WritesPerPod)) {

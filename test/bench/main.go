@@ -14,11 +14,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 func main() {
 	var o options
-	flag.IntVar(&o.pods, "pods", 1000, "replicas of the CloneSet")
+	flag.StringVar(&o.workload, "workload", "cloneset", "kind to measure: cloneset, statefulset or daemonset")
+	flag.IntVar(&o.pods, "pods", 1000, "replicas; a DaemonSet has one Pod on each simulated node")
+	flag.DurationVar(&o.restart, "restart", time.Second, "how long a simulated node takes to start a container again")
 	flag.StringVar(&o.maxUnavailable, "max-unavailable", "20%", "limit of the rolling update")
 	flag.StringVar(&o.auditLog, "audit-log", os.Getenv("CLUSTER_AUDIT_LOG"), "audit log of the API server, one JSON event a line")
 	flag.StringVar(&o.out, "o", "out/bench.json", "where to write the figures as JSON")
@@ -26,6 +29,10 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if workloads[o.workload] == nil {
+		fmt.Fprintf(os.Stderr, "error: -workload %q: write cloneset, statefulset or daemonset\n", o.workload)
+		os.Exit(2)
+	}
 	figures, err := run(ctx, o)
 	if err == nil {
 		err = report(os.Stdout, o.out, figures)

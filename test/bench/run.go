@@ -23,8 +23,11 @@ import (
 )
 
 type options struct {
-	pods           int
+	workload       string // a key of workloads
+	pods           int    // a DaemonSet has as many as there are nodes
+	nodes          int    // simulated ones, counted
 	maxUnavailable string
+	restart        time.Duration // what a simulated node takes from one instance of a container to the next
 	auditLog, out  string
 }
 
@@ -66,19 +69,26 @@ func run(ctx context.Context, o options) (*figures, error) {
 }
 
 func (b *bench) measure(ctx context.Context) (*figures, error) {
-	f := &figures{Pods: b.pods, MaxUnavailable: b.maxUnavailable}
 	nodes := &corev1.NodeList{}
-	if err := b.client.List(ctx, nodes, client.MatchingLabels{"kruisectl.test/simulated": "true"}); err != nil {
+	if err := b.client.List(ctx, nodes, client.MatchingLabels{simulated: "true"}); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
-	f.Nodes = len(nodes.Items)
+	b.nodes = len(nodes.Items)
+	if b.workload == "daemonset" {
+		b.pods = b.nodes
+	}
+	f := &figures{Workload: b.workload, Pods: b.pods, Nodes: b.nodes, MaxUnavailable: b.maxUnavailable}
+	var err error
+	if f.FloorSeconds, err = b.floor(); err != nil {
+		return nil, err
+	}
 
 	start := time.Now()
-	cs := b.cloneSet()
-	if err := b.client.Create(ctx, cs); err != nil {
-		return nil, fmt.Errorf("creating the CloneSet: %w", err)
+	w := workloads[b.workload](b.ns, b.options)
+	if err := b.client.Create(ctx, w.object); err != nil {
+		return nil, fmt.Errorf("creating the workload: %w", err)
 	}
-	if err := b.complete(ctx); err != nil {
+	if err := b.complete(ctx, w); err != nil {
 		return nil, err
 	}
 	f.CreateSeconds = time.Since(start).Seconds()
@@ -101,10 +111,10 @@ func (b *bench) measure(ctx context.Context) (*figures, error) {
 
 	start = time.Now()
 	patch := client.RawPatch("application/json-patch+json", []byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"nginx:1.17"}]`))
-	if err := b.client.Patch(ctx, cs, patch); err != nil {
+	if err := b.client.Patch(ctx, w.object, patch); err != nil {
 		return nil, fmt.Errorf("changing the image: %w", err)
 	}
-	if err := b.complete(ctx); err != nil {
+	if err := b.complete(ctx, w); err != nil {
 		return nil, err
 	}
 	f.RolloutSeconds = time.Since(start).Seconds()
@@ -161,43 +171,27 @@ func size(path string) (int64, error) {
 }
 
 // complete waits until every Pod is at the update revision and available.
-func (b *bench) complete(ctx context.Context) error {
-	cs, want := &v1beta1.CloneSet{}, int32(b.pods)
+func (b *bench) complete(ctx context.Context, w workload) error {
 	err := wait.PollUntilContextTimeout(ctx, time.Second/5, patience, true, func(ctx context.Context) (bool, error) {
-		if err := b.client.Get(ctx, client.ObjectKey{Namespace: b.ns, Name: "web"}, cs); err != nil {
+		if err := b.client.Get(ctx, client.ObjectKeyFromObject(w.object), w.object); err != nil {
 			return false, err
 		}
-		s := cs.Status
-		return s.ObservedGeneration == cs.Generation && s.Replicas == want && s.UpdatedAvailableReplicas == want, nil
+		return w.done(), nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for %d available Pods (status: %+v): %w", want, cs.Status, err)
+		return fmt.Errorf("waiting for %d available Pods (status: %s): %w", b.pods, w.state(), err)
 	}
 	return nil
 }
 
-func (b *bench) cloneSet() *v1beta1.CloneSet {
-	labels := map[string]string{"app": "web"}
-	return &v1beta1.CloneSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: b.ns, Name: "web"},
-		Spec: v1beta1.CloneSetSpec{
-			Replicas: new(int32(b.pods)),
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{"kruisectl.test/simulated": "true"},
-					Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-					Containers:   []corev1.Container{{Name: "app", Image: "nginx:1.16"}},
-				},
-			},
-			UpdateStrategy: v1beta1.CloneSetUpdateStrategy{
-				Type: v1beta1.RollingUpdateCloneSetUpdateStrategyType,
-				RollingUpdate: &v1beta1.RollingUpdateCloneSetStrategy{
-					PodUpdatePolicy: v1beta1.InPlaceIfPossiblePodUpdatePolicyType,
-					MaxUnavailable:  new(intstr.Parse(b.maxUnavailable)),
-				},
-			},
-		},
+// floor is how many seconds the rollout takes when nothing but the nodes' own delay
+// counts: as many waves as maxUnavailable makes, one restart each.
+func (b *bench) floor() (float64, error) {
+	limit := intstr.Parse(b.maxUnavailable)
+	at, err := intstr.GetScaledValueFromIntOrPercent(&limit, b.pods, b.workload == "daemonset")
+	if err != nil {
+		return 0, fmt.Errorf("-max-unavailable %s: %w", b.maxUnavailable, err)
 	}
+	at = max(at, 1)
+	return float64((b.pods+at-1)/at) * b.restart.Seconds(), nil
 }
