@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
 )
 
 // edit changes a StatefulSet that is to be created, or one that exists.

@@ -91,6 +91,9 @@ func start(ctx context.Context, running *sync.WaitGroup, cfg *rest.Config) error
 	if testClient, err = client.New(cfg, client.Options{Scheme: apitest.Scheme()}); err != nil {
 		return err
 	}
+	if err := createClasses(ctx, testClient); err != nil {
+		return err
+	}
 	counted := rest.CopyConfig(cfg)
 	counted.Wrap(writes.wrap)
 	mgr, err := ctrl.NewManager(counted, ctrl.Options{
@@ -114,6 +117,7 @@ func start(ctx context.Context, running *sync.WaitGroup, cfg *rest.Config) error
 		}
 	})
 	running.Go(func() { (&kubelet{client: testClient}).run(ctx) })
+	running.Go(func() { (&driver{client: testClient}).run(ctx) })
 	return nil
 }
 

@@ -10,11 +10,33 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 )
+
+// Storage classes of the tests.
+const (
+	expandable = "expandable"
+	fixed      = "fixed"
+)
+
+func createClasses(ctx context.Context, c client.Client) error {
+	for _, name := range []string{expandable, fixed} {
+		class := &storagev1.StorageClass{
+			ObjectMeta:           metav1.ObjectMeta{Name: name},
+			Provisioner:          "test.example.com/driver",
+			AllowVolumeExpansion: new(name == expandable),
+		}
+		if err := c.Create(ctx, class); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // heldAnnotation on a claim keeps the fake driver from expanding its volume.
 const heldAnnotation = "test/held"
