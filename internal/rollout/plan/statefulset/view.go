@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/lifecycle"
 	"github.com/kruisectl/kruisectl/internal/ordinal"
 	"github.com/kruisectl/kruisectl/internal/revision"
@@ -76,11 +77,18 @@ type view struct {
 
 	// What Decide adds.
 	candidate bool // the update may reach the Pod: the partition does not keep it
-	complete  bool // no in-place update is in progress
-	lacks     string
-	restart   bool // a file system grows only when the Pod starts anew
-	down      bool // does not serve, or will not once the plan is carried out
-	expanding bool // a claim is being expanded
+	next      inplace.Step
+	complete  bool     // no in-place update is in progress
+	lacks     string   // the first claim template that the Pod has no volume for
+	completed bool     // claims are in line with their templates, or will be with a new start
+	growing   []growth // claims that are to be expanded
+	forbidden Step     // why they cannot; Why is empty when they can
+	restart   bool     // a file system grows only when the Pod starts anew
+	owning    bool     // owners of a claim are written in this pass
+	expanding bool     // a claim is being expanded
+	down      bool     // does not serve, or will not once the plan is carried out
+	touched   bool     // has a step
+	held      bool     // is in Held
 }
 
 // healthy: in state Normal, running, ready, not terminating (statefulset.md 7.5).
