@@ -52,7 +52,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 		return nil, 0, fmt.Errorf("reading StatefulSet %s: %w", key, err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
-	if err != nil || selector.Empty() {
+	if err != nil || set.Spec.Selector == nil || selector.Empty() {
 		log.FromContext(ctx).Info("The selector is not valid, so nothing is done", "statefulSet", klog.KObj(set))
 		return nil, 0, nil //nolint:nilerr // no retry makes a selector valid
 	}

@@ -224,8 +224,7 @@ func TestObjectsThatSkippedTheWebhook(t *testing.T) {
 			o.Spec.Ordinals = &v1beta1.StatefulSetOrdinals{Start: -1}
 		}, ""},
 		"limits that are none": {func(o *v1beta1.StatefulSet) {
-			reservePercent := policy(o)
-			reservePercent.MaxUnavailable = parsed("lots")
+			policy(o).MaxUnavailable = parsed("lots")
 			o.Spec.ScaleStrategy = &v1beta1.StatefulSetScaleStrategy{MaxUnavailable: parsed("none")}
 			o.Spec.ReserveOrdinals = append(o.Spec.ReserveOrdinals, *parsed("x-y"), *parsed("5"))
 		}, "create *v1.Pod db-0"},
