@@ -294,7 +294,7 @@ func (s *set) waitClaims(want string, of func(corev1.PersistentVolumeClaim) stri
 			}
 		}
 		if got := strings.Join(out, " "); got != want {
-			return fmt.Errorf("claims %s, want %s; Pods %s, status %+v", got, want, s.names(nil), s.get().Status)
+			return fmt.Errorf("claims %s, want %s; Pods %s", got, want, s.names(nil))
 		}
 		return nil
 	})
