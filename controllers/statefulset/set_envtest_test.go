@@ -76,7 +76,9 @@ func partition(n int32) edit {
 }
 
 func maxUnavailable(v string) edit {
-	return func(s *v1beta1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.Parse(v)) }
+	return func(s *v1beta1.StatefulSet) {
+		s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.Parse(v))
+	}
 }
 
 func reserve(ordinals ...string) edit {
