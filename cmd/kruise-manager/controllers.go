@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/controllers/cloneset"
+	"github.com/kruisectl/kruisectl/controllers/daemonset"
 	"github.com/kruisectl/kruisectl/controllers/imagepulljob"
 	"github.com/kruisectl/kruisectl/controllers/nodeimage"
 	"github.com/kruisectl/kruisectl/controllers/podreadiness"
@@ -53,6 +54,12 @@ func (w wiring) controllers() []entry {
 			return statefulset.Add(mgr, statefulset.Options{
 				Workers: *o.workers["statefulset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
 				ExpectationTimeout: o.expectationTimeout,
+			})
+		}},
+		{name: "daemonset", kind: "DaemonSet", add: func(mgr ctrl.Manager) error {
+			return daemonset.Add(mgr, daemonset.Options{
+				Workers: *o.workers["daemonset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
+				ExpectationTimeout: o.expectationTimeout, AssignToNodes: !o.daemonPodsByScheduler,
 			})
 		}},
 		{name: "nodeimage", kind: "NodeImage", gates: []features.Gate{features.KruiseDaemon}, add: func(mgr ctrl.Manager) error {

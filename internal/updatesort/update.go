@@ -23,9 +23,27 @@ func ForUpdate(candidates, all []*corev1.Pod, strategy *v1beta1.RollingUpdateClo
 		sorted = ByPriority(sorted, strategy.PriorityStrategy)
 		sorted = scatter(sorted, all, strategy.ScatterStrategy)
 	}
-	preparing := func(p *corev1.Pod) bool { return state(p) == v1beta1.LifecyclePreparingUpdate }
-	slices.SortStableFunc(sorted, func(a, b *corev1.Pod) int { return falseFirst(!preparing(a), !preparing(b)) })
-	return sorted
+	return preparingFirst(sorted)
+}
+
+// preparingFirst moves Pods that are PreparingUpdate before all others.
+func preparingFirst(pods []*corev1.Pod) []*corev1.Pod {
+	var first, rest []*corev1.Pod
+	for i, p := range pods {
+		switch {
+		case state(p) == v1beta1.LifecyclePreparingUpdate:
+			if first == nil {
+				rest = append(rest, pods[:i]...)
+			}
+			first = append(first, p)
+		case first != nil:
+			rest = append(rest, p)
+		}
+	}
+	if first == nil {
+		return pods
+	}
+	return append(first, rest...)
 }
 
 // sortBy sorts a copy of pods, computing the key of each Pod once.
