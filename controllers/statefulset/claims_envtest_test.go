@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -233,14 +235,86 @@ func TestExpansionWithPartitionAndRollback(t *testing.T) {
 	s.waitClaims("data-db-0=2Gi/2Gi data-db-1=2Gi/2Gi data-db-2=2Gi/2Gi", bySize)
 }
 
+// The class forbids expansion; then it is edited, and nobody has to touch the set.
 func TestExpansionThatTheClassForbids(t *testing.T) {
-	s := create(t, replicas(1), onRollingUpdate, claim("data", "1Gi", fixed))
+	class := &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{GenerateName: "edited-"},
+		Provisioner: "test.example.com/driver", AllowVolumeExpansion: new(false),
+	}
+	if err := testClient.Create(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	s := create(t, replicas(1), onRollingUpdate, claim("data", "1Gi", class.Name))
 	s.settled(1)
 	s.compatible(1)
 	s.change(size(0, "2Gi"))
 	s.status("a condition", func(st v1beta1.StatefulSetStatus) bool {
 		return len(st.Conditions) == 1 && st.Conditions[0].Type == v1beta1.StatefulSetConditionFailedUpdatePod
 	})
-	s.change(size(0, "1Gi"))
+	s.event("FailedUpdatePVC", "storage class "+class.Name+" does not allow expansion")
+	class.AllowVolumeExpansion = new(true)
+	if err := testClient.Update(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	s.compatible(1)
+	s.waitClaims("data-db-0=2Gi/2Gi", bySize)
 	s.status("the condition to go", func(st v1beta1.StatefulSetStatus) bool { return len(st.Conditions) == 0 })
+}
+
+// Expansion 8: specified deletion during a partitioned update with growing claims.
+func TestExpansionWithSpecifiedDelete(t *testing.T) {
+	s := create(t, inPlace, replicas(4), onRollingUpdate, claim("data", "1Gi", expandable))
+	s.settled(4)
+	s.compatible(4)
+	replaced := func(ordinal int) {
+		t.Helper()
+		was := s.pod(ordinal).UID
+		s.patch(ordinal, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
+		eventually(t, func() error {
+			if p := s.pod(ordinal); p.UID == was {
+				return errors.New("it is still the old Pod")
+			}
+			return nil
+		})
+		s.status("all Pods to be ready", func(st v1beta1.StatefulSetStatus) bool { return st.ReadyReplicas == 4 })
+	}
+	replaced(1)
+	s.change(image("app:2"), size(0, "2Gi"), func(o *v1beta1.StatefulSet) {
+		r := o.Spec.UpdateStrategy.RollingUpdate
+		o.Spec.UpdateStrategy.RollingUpdate = &v1beta1.RollingUpdateStatefulSetStrategy{Partition: new(int32(2)), PodUpdatePolicy: r.PodUpdatePolicy}
+	})
+	s.settled(2)
+	replaced(2)
+	replaced(1)
+	s.settled(2)
+	s.wait("0=app:1 1=app:1 2=app:2 3=app:2", byImage)
+	s.status("two compatible claims", func(st v1beta1.StatefulSetStatus) bool {
+		return st.VolumeClaims[0].CompatibleReplicas == 2 && st.VolumeClaims[0].CompatibleReadyReplicas == 2
+	})
+	s.waitClaims("data-db-0=1Gi/1Gi data-db-1=1Gi/1Gi data-db-2=2Gi/2Gi data-db-3=2Gi/2Gi", bySize)
+}
+
+// A driver that grows the file system only when the Pod starts anew.
+func TestExpansionThatNeedsARestart(t *testing.T) {
+	s := create(t, replicas(2), onRollingUpdate, claim("data", "1Gi", expandable))
+	s.settled(2)
+	s.compatible(2)
+	before := s.uids()
+	annotate := func(claim string, value string) {
+		t.Helper()
+		c := s.claims()[claim]
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+heldAnnotation+`":`+value+`}}}`))
+		if err := testClient.Patch(t.Context(), &c, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	annotate("data-db-0", `"`+restartGrows+`"`)
+	annotate("data-db-1", `"`+restartGrows+`"`)
+	s.change(size(0, "2Gi"))
+	s.compatible(2)
+	for name, uid := range s.uids() {
+		if before[name] == uid {
+			t.Errorf("Pod %s was not started anew", name)
+		}
+	}
 }

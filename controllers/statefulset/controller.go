@@ -151,7 +151,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("making the StatefulSet controller: %w", err)
 	}
-	return watch(mgr, c)
+	return watch(mgr, c, r.gates)
 }
 
 // register adds c to the manager's metrics, or returns the one that is there already.

@@ -125,6 +125,12 @@ func (r *Reconciler) take(ctx context.Context, snap *snapshot, selector labels.S
 	for _, p := range snap.Pods {
 		snap.pods[p.Name] = p
 	}
+	if set.DeletionTimestamp != nil {
+		// The garbage collector takes the revisions; none is made anew, the status goes on
+		// naming them.
+		snap.Update, snap.Current, snap.Revisions = named(set.Status.UpdateRevision), named(set.Status.CurrentRevision), stored
+		return nil
+	}
 	synced, err := r.history().Sync(ctx, revision.OfStatefulSet(set), stored)
 	if err != nil {
 		return err
@@ -132,6 +138,10 @@ func (r *Reconciler) take(ctx context.Context, snap *snapshot, selector labels.S
 	snap.Update, snap.Current, snap.Revisions = synced.Update, synced.Current, synced.Revisions
 	set.Status.CollisionCount = synced.CollisionCount // written with the status of this pass
 	return nil
+}
+
+func named(revision string) *appsv1.ControllerRevision {
+	return &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: revision}}
 }
 
 // claimAll returns those of objects that belong to the set.
@@ -150,6 +160,29 @@ func claimAll[T client.Object](ctx context.Context, claimer *owned.Claimer, obje
 	return mine, errors.Join(errs...)
 }
 
+// manyMissing is how many ordinals without a Pod are looked at: as many as one pass makes.
+const manyMissing = 500
+
+// ordinals are those of the Pods, and of the first ones that are missing.
+func (r *Reconciler) ordinals(snap *snapshot) map[int]bool {
+	all := map[int]bool{}
+	for _, p := range snap.Pods {
+		if n, ok := plan.OrdinalOf(snap.Set.Name, p.Name); ok {
+			all[n] = true
+		}
+	}
+	missing := 0
+	for n := range plan.Ordinals(snap.Set, r.gates).Walk() {
+		if !all[n] {
+			if missing++; missing > manyMissing {
+				break
+			}
+			all[n] = true
+		}
+	}
+	return all
+}
+
 // readClaims reads the claims that the set's Pods have or may get, and the storage classes
 // when claims may grow.
 func (r *Reconciler) readClaims(ctx context.Context, snap *snapshot) error {
@@ -158,16 +191,7 @@ func (r *Reconciler) readClaims(ctx context.Context, snap *snapshot) error {
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return nil
 	}
-	ordinals := map[int]bool{}
-	for n := range plan.Ordinals(set, r.gates).Walk() {
-		ordinals[n] = true
-	}
-	for _, p := range snap.Pods {
-		if n, ok := plan.OrdinalOf(set.Name, p.Name); ok {
-			ordinals[n] = true
-		}
-	}
-	for n := range ordinals {
+	for n := range r.ordinals(snap) {
 		for i := range set.Spec.VolumeClaimTemplates {
 			claim := &corev1.PersistentVolumeClaim{}
 			key := types.NamespacedName{Namespace: set.Namespace, Name: plan.ClaimName(set.Spec.VolumeClaimTemplates[i].Name, set.Name, n)}

@@ -44,6 +44,10 @@ func (r *Reconciler) history() history.Store { return history.Store{Writer: r.ob
 // Reconcile takes one StatefulSet one step closer to its spec.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	snap, wait, err := r.observe(ctx, req.NamespacedName)
+	if owned.NamespaceEnds(err) {
+		log.FromContext(ctx).V(1).Info("The namespace is being deleted, nothing is done", "statefulSet", klog.KRef(req.Namespace, req.Name))
+		return ctrl.Result{}, nil
+	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
 	}

@@ -7,12 +7,15 @@ package statefulset
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -286,4 +289,100 @@ func TestCreationCostsFewWrites(t *testing.T) {
 	if created != 8 {
 		t.Errorf("%d Pods and claims were created", created)
 	}
+}
+
+// A Pod of the wanted name that belongs to nobody and does not fit: the set says so, and
+// goes on at once when it is gone.
+func TestNameThatIsTaken(t *testing.T) {
+	squatter := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "db-0"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+	}
+	s := create(t, func(o *v1beta1.StatefulSet) {
+		squatter.Namespace = o.Namespace
+		if err := testClient.Create(t.Context(), squatter); err != nil {
+			t.Fatal(err)
+		}
+	})
+	s.status("a condition", func(st v1beta1.StatefulSetStatus) bool {
+		return len(st.Conditions) == 1 && st.Conditions[0].Type == v1beta1.StatefulSetConditionFailedCreatePod && st.Replicas == 0
+	})
+	if s.pod(0).UID != squatter.UID {
+		t.Fatal("the Pod was replaced")
+	}
+	s.deletePod(0)
+	s.settled(1)
+	s.status("the condition to go", func(st v1beta1.StatefulSetStatus) bool { return len(st.Conditions) == 0 })
+}
+
+// A set that was deleted with its children left, and made again: it takes them all, and no
+// Pod is restarted. So does one that takes the Pods of a set of another API.
+func TestOrphansAreTakenWithoutARestart(t *testing.T) {
+	s := create(t, inPlace, replicas(3), claim("data", "1Gi", ""))
+	was := s.settled(3)
+	before := s.uids()
+	first := s.get()
+	s.change(func(o *v1beta1.StatefulSet) { o.Finalizers = []string{"example.com/orphan"} })
+	if err := testClient.Delete(t.Context(), s.get()); err != nil {
+		t.Fatal(err)
+	}
+	orphan := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`))
+	for _, p := range s.pods() {
+		if err := testClient.Patch(t.Context(), &p, orphan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range s.revisions() {
+		if err := testClient.Patch(t.Context(), &v, orphan); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := testClient.Patch(t.Context(), s.get(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	again := &v1beta1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name}, Spec: first.Spec}
+	if err := testClient.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	st := s.settled(3)
+	if st.UpdateRevision != was.UpdateRevision || st.CurrentRevision != was.UpdateRevision || len(s.revisions()) != 1 {
+		t.Errorf("status %+v, %d revisions", st, len(s.revisions()))
+	}
+	if !maps.Equal(before, s.uids()) {
+		t.Errorf("Pods were %v and are %v", before, s.uids())
+	}
+	for _, p := range s.pods() {
+		if ref := metav1.GetControllerOf(&p); ref == nil || ref.UID != again.UID || p.Status.ContainerStatuses[0].RestartCount > 0 {
+			t.Errorf("Pod %s: owner %+v, status %+v", p.Name, ref, p.Status.ContainerStatuses)
+		}
+	}
+	for _, v := range s.revisions() {
+		if ref := metav1.GetControllerOf(&v); ref == nil || ref.UID != again.UID {
+			t.Errorf("ControllerRevision %s has owner %+v", v.Name, ref)
+		}
+	}
+}
+
+// minReadySeconds holds back creation, removal and availability, and time alone ends that.
+func TestMinReadySeconds(t *testing.T) {
+	s := create(t, replicas(2), func(o *v1beta1.StatefulSet) { o.Spec.UpdateStrategy.RollingUpdate.MinReadySeconds = new(int32(1)) })
+	s.settled(2)
+	since := func(p corev1.Pod) time.Time {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady {
+				return c.LastTransitionTime.Time
+			}
+		}
+		return time.Time{}
+	}
+	if pods := s.pods(); pods[1].CreationTimestamp.Time.Before(since(pods[0]).Add(time.Second)) {
+		t.Errorf("Pod 1 was created at %s, and Pod 0 became ready at %s", pods[1].CreationTimestamp, since(pods[0]))
+	}
+	s.change(func(o *v1beta1.StatefulSet) { o.Spec.UpdateStrategy.RollingUpdate.MinReadySeconds = new(int32(300)) })
+	s.status("no available Pod", func(st v1beta1.StatefulSetStatus) bool { return st.ReadyReplicas == 2 && st.AvailableReplicas == 0 })
+	s.change(replicas(0))
+	s.status("the new generation", func(v1beta1.StatefulSetStatus) bool { return true })
+	s.wait("0 1", nil)
+	s.change(func(o *v1beta1.StatefulSet) { o.Spec.UpdateStrategy.RollingUpdate.MinReadySeconds = new(int32(1)) })
+	s.status("no Pods", func(st v1beta1.StatefulSetStatus) bool { return st.Replicas == 0 })
 }

@@ -76,7 +76,9 @@ func partition(n int32) edit {
 }
 
 func maxUnavailable(v string) edit {
-	return func(s *v1beta1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.Parse(v)) }
+	return func(s *v1beta1.StatefulSet) {
+		s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.Parse(v))
+	}
 }
 
 func reserve(ordinals ...string) edit {
@@ -294,7 +296,7 @@ func (s *set) waitClaims(want string, of func(corev1.PersistentVolumeClaim) stri
 			}
 		}
 		if got := strings.Join(out, " "); got != want {
-			return fmt.Errorf("claims %s, want %s; Pods %s, status %+v", got, want, s.names(nil), s.get().Status)
+			return fmt.Errorf("claims %s, want %s; Pods %s", got, want, s.names(nil))
 		}
 		return nil
 	})

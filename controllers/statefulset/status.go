@@ -110,6 +110,9 @@ func (r *Reconciler) blockedEvents(snap *snapshot, p *plan.Plan, old, next *v1be
 
 // truncateHistory deletes the oldest revisions that nothing refers to, beyond the limit.
 func (r *Reconciler) truncateHistory(ctx context.Context, snap *snapshot) error {
+	if snap.Set.DeletionTimestamp != nil {
+		return nil
+	}
 	live := plan.LiveHashes(snap.Snapshot, &snap.status)
 	return r.history().Truncate(ctx, snap.Revisions, live, int(*snap.Set.Spec.RevisionHistoryLimit))
 }

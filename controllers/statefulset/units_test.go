@@ -218,9 +218,11 @@ func TestClaimEventsWakeTheirSet(t *testing.T) {
 	})))
 	assert.Empty(t, deleted(claim("mail-0", nil)))
 	for name, edit := range map[string]func(*corev1.PersistentVolumeClaim){
-		"ends":    func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(metav1.NewTime(t0)) },
-		"owners":  func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = []metav1.OwnerReference{{UID: "1"}} },
-		"expands": func(c *corev1.PersistentVolumeClaim) { c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: "Resizing"}} },
+		"ends":   func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(metav1.NewTime(t0)) },
+		"owners": func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = []metav1.OwnerReference{{UID: "1"}} },
+		"expands": func(c *corev1.PersistentVolumeClaim) {
+			c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: "Resizing"}}
+		},
 		"nothing": nil,
 	} {
 		got := woken(t, func(ctx context.Context, q queue) {
@@ -247,6 +249,5 @@ func TestMessagesOfConditions(t *testing.T) {
 	assert.Equal(t, "StatefulPodControl failed to create Pod error: boom", message("create", errors.New("boom")))
 	assert.Less(t, len(message("update", errors.New(string(make([]byte, 5000))))), 1100)
 }
-
 
 func parsed(text string) *intstr.IntOrString { return new(intstr.FromString(text)) }

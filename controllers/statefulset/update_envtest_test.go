@@ -141,7 +141,9 @@ func TestOnDelete(t *testing.T) {
 	}
 	again("app:1")
 	s.change(image("app:2"))
-	s.status("the new revision", func(st v1beta1.StatefulSetStatus) bool { return st.UpdateRevision != first && st.CurrentRevision == first })
+	s.status("the new revision", func(st v1beta1.StatefulSetStatus) bool {
+		return st.UpdateRevision != first && st.CurrentRevision == first
+	})
 	again("app:2")
 	if st := s.get().Status; st.CurrentRevision != first || st.UpdatedReplicas != 3 {
 		t.Errorf("status %+v", st)
@@ -329,5 +331,52 @@ func TestSetThatIsBeingDeletedIsLeftAlone(t *testing.T) {
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	if err := testClient.Patch(t.Context(), s.get(), patch); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// S8: in place with a grace period, kept back by the partition at first.
+func TestInPlaceUpdateWithGrace(t *testing.T) {
+	s := create(t, inPlace, replicas(3), partition(3), func(o *v1beta1.StatefulSet) {
+		o.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &v1beta1.InPlaceUpdateStrategy{GracePeriodSeconds: 1}
+	})
+	first := s.settled(3).UpdateRevision
+	for i := range 3 {
+		s.deletePod(i)
+	}
+	s.wait("0=app:1 1=app:1 2=app:1", byImage)
+	s.settled(3)
+	before := s.uids()
+	s.change(image("app:2"))
+	s.status("the new revision", func(st v1beta1.StatefulSetStatus) bool { return st.UpdateRevision != first })
+	s.wait("0=app:1 1=app:1 2=app:1", byImage)
+	s.change(partition(0))
+	s.wait("0=app:2 1=app:2 2=app:2", byImage)
+	s.settled(3)
+	if got := s.uids(); !maps.Equal(before, got) {
+		t.Errorf("Pods were %v and are %v", before, got)
+	}
+}
+
+// A Pod that is made anew costs two writes, and each of its steps at most one of the status.
+func TestReCreateCostsFewWrites(t *testing.T) {
+	s := create(t, parallel, replicas(3))
+	s.settled(3)
+	from := len(writes.in(s.key.Namespace))
+	s.change(image("app:2"), maxUnavailable("100%"))
+	s.settled(3)
+	created, deleted, other := 0, 0, []string{}
+	for _, w := range writes.in(s.key.Namespace)[from:] {
+		switch {
+		case strings.HasPrefix(w, "POST") && strings.HasSuffix(w, "/pods"):
+			created++
+		case strings.HasPrefix(w, "DELETE"):
+			deleted++
+		case strings.HasSuffix(w, "/statefulsets/db/status"), strings.HasSuffix(w, "/controllerrevisions"):
+		default:
+			other = append(other, w)
+		}
+	}
+	if created != 3 || deleted != 3 || len(other) > 0 {
+		t.Errorf("%d Pods created, %d deleted, and %v", created, deleted, other)
 	}
 }

@@ -38,8 +38,12 @@ func createClasses(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// heldAnnotation on a claim keeps the fake driver from expanding its volume.
-const heldAnnotation = "test/held"
+// heldAnnotation on a claim keeps the fake driver from expanding its volume; with value
+// restartGrows only until a Pod starts anew with it.
+const (
+	heldAnnotation = "test/held"
+	restartGrows   = "until restart"
+)
 
 // driver stands in for the volume controllers and the garbage collector: it binds claims,
 // expands their volumes, lets go of claims that no Pod uses, and deletes claims whose
@@ -57,15 +61,16 @@ func (d *driver) run(ctx context.Context) {
 				return
 			}
 		}
-		owners, used := map[types.UID]bool{}, map[client.ObjectKey]bool{}
+		owners, used := map[types.UID]bool{}, map[client.ObjectKey]*corev1.Pod{}
 		for _, s := range sets.Items {
 			owners[s.UID] = true
 		}
-		for _, p := range pods.Items {
+		for i := range pods.Items {
+			p := &pods.Items[i]
 			owners[p.UID] = true
 			for _, v := range p.Spec.Volumes {
 				if v.PersistentVolumeClaim != nil {
-					used[client.ObjectKey{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}] = true
+					used[client.ObjectKey{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}] = p
 				}
 			}
 		}
@@ -75,7 +80,7 @@ func (d *driver) run(ctx context.Context) {
 	})
 }
 
-func (d *driver) sync(ctx context.Context, c *corev1.PersistentVolumeClaim, owners map[types.UID]bool, used map[client.ObjectKey]bool) {
+func (d *driver) sync(ctx context.Context, c *corev1.PersistentVolumeClaim, owners map[types.UID]bool, used map[client.ObjectKey]*corev1.Pod) {
 	const protection = "kubernetes.io/pvc-protection"
 	orphaned := len(c.OwnerReferences) > 0
 	for _, ref := range c.OwnerReferences {
@@ -85,7 +90,7 @@ func (d *driver) sync(ctx context.Context, c *corev1.PersistentVolumeClaim, owne
 	capacity := c.Status.Capacity[corev1.ResourceStorage]
 	switch {
 	case c.DeletionTimestamp != nil:
-		if i := slices.Index(c.Finalizers, protection); i >= 0 && !used[client.ObjectKeyFromObject(c)] {
+		if i := slices.Index(c.Finalizers, protection); i >= 0 && used[client.ObjectKeyFromObject(c)] == nil {
 			c.Finalizers = slices.Delete(c.Finalizers, i, i+1)
 			_ = d.client.Update(ctx, c)
 		}
@@ -94,9 +99,33 @@ func (d *driver) sync(ctx context.Context, c *corev1.PersistentVolumeClaim, owne
 	case c.Spec.VolumeName == "":
 		c.Spec.VolumeName = "pv-" + string(c.UID)
 		_ = d.client.Update(ctx, c)
+	case size.Cmp(capacity) > 0 && c.Annotations[heldAnnotation] == restartGrows:
+		d.growAtRestart(ctx, c, used[client.ObjectKeyFromObject(c)])
 	case c.Status.Phase != corev1.ClaimBound || size.Cmp(capacity) > 0 && c.Annotations[heldAnnotation] == "":
 		c.Status.Phase = corev1.ClaimBound
 		c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
+		c.Status.Conditions = nil
+		_ = d.client.Status().Update(ctx, c)
+	}
+}
+
+// growAtRestart has the claim wait for another Pod than the one that runs, as if it had
+// waited for long; then it grows.
+func (d *driver) growAtRestart(ctx context.Context, c *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
+	const runs = "test/pod-at-expansion"
+	switch {
+	case pod == nil:
+	case c.Annotations[runs] == "":
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, runs, string(pod.UID))
+		_ = d.client.Update(ctx, c)
+	case c.Annotations[runs] != string(pod.UID):
+		delete(c.Annotations, heldAnnotation)
+		_ = d.client.Update(ctx, c)
+	case len(c.Status.Conditions) == 0:
+		c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{
+			Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
+		}}
 		_ = d.client.Status().Update(ctx, c)
 	}
 }

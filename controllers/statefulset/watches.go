@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/owned"
+	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
 )
 
 // orphanIndex is the field index of Pods without a controller by the name of the set they
@@ -57,14 +59,18 @@ func orphanOf(o client.Object) []string {
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // watch starts the sources of statefulset.md 7.1.
-func watch(mgr ctrl.Manager, c controller.Controller) error {
+func watch(mgr ctrl.Manager, c controller.Controller, gates plan.Gates) error {
 	cache := mgr.GetCache()
-	w := watches{sets: mgr.GetClient()}
-	for _, s := range []source.Source{
+	w := watches{sets: mgr.GetClient(), gates: gates}
+	sources := []source.Source{
 		source.Kind(cache, &v1beta1.StatefulSet{}, &handler.TypedEnqueueRequestForObject[*v1beta1.StatefulSet]{}),
 		source.Kind(cache, &corev1.Pod{}, w.pods()),
 		source.Kind(cache, &corev1.PersistentVolumeClaim{}, w.claims()),
-	} {
+	}
+	if gates.AutoResizePVC {
+		sources = append(sources, source.Kind(cache, &storagev1.StorageClass{}, w.classes()))
+	}
+	for _, s := range sources {
 		if err := c.Watch(s); err != nil {
 			return fmt.Errorf("starting a watch: %w", err)
 		}
@@ -73,7 +79,10 @@ func watch(mgr ctrl.Manager, c controller.Controller) error {
 }
 
 // watches finds out which set an event is about.
-type watches struct{ sets client.Reader }
+type watches struct {
+	sets  client.Reader
+	gates plan.Gates
+}
 
 func enqueue(q queue, key types.NamespacedName) { q.Add(reconcile.Request{NamespacedName: key}) }
 
@@ -159,6 +168,35 @@ func (w watches) enqueueClaim(ctx context.Context, c *corev1.PersistentVolumeCla
 		if claimOf(&sets.Items[i], c.Name) {
 			enqueue(q, client.ObjectKeyFromObject(&sets.Items[i]))
 		}
+	}
+}
+
+// classes wakes the sets that may wait for a storage class to allow expansion.
+func (w watches) classes() handler.TypedEventHandler[*storagev1.StorageClass, reconcile.Request] {
+	allows := func(c *storagev1.StorageClass) bool { return c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion }
+	wake := func(ctx context.Context, q queue) {
+		var sets v1beta1.StatefulSetList
+		if err := w.sets.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Finding the StatefulSets that wait for a storage class")
+			return
+		}
+		for i := range sets.Items {
+			if s := &sets.Items[i]; plan.ExpandsClaims(s, w.gates) && len(s.Spec.VolumeClaimTemplates) > 0 {
+				enqueue(q, client.ObjectKeyFromObject(s))
+			}
+		}
+	}
+	return handler.TypedFuncs[*storagev1.StorageClass, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*storagev1.StorageClass], q queue) {
+			if allows(e.Object) && !e.IsInInitialList {
+				wake(ctx, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*storagev1.StorageClass], q queue) {
+			if allows(e.ObjectNew) && !allows(e.ObjectOld) {
+				wake(ctx, q)
+			}
+		},
 	}
 }
 
