@@ -108,7 +108,7 @@ func Resolve(ctx context.Context, f *factory.Factory, verb target.Verb, names []
 			f.Note("%s", o.Note)
 		}
 		if o.Kind.ClusterScoped && f.NamespaceGiven() {
-			f.Note("%s has no namespace; -n is ignored", o.Kind.Singular)
+			f.Note("%s has no namespace; -n is ignored", o.Kind.Word())
 		}
 		objects = append(objects, o)
 	}
@@ -122,17 +122,17 @@ func ResolveError(f *factory.Factory, verb target.Verb, n target.Name, ns string
 		return asUsage(f, err)
 	}
 	kind := n.Kinds[0]
-	where := fmt.Sprintf("%s %s/%s", kind.Singular, ns, n.Name)
+	where := fmt.Sprintf("%s %s/%s", kind.Word(), ns, n.Name)
 	if kind.ClusterScoped {
-		where = kind.Singular + " " + n.Name
+		where = kind.Word() + " " + n.Name
 	}
 	fail := &out.Failure{Doing: Phrase(verb.Command) + " " + where, Cause: err, Object: target.Short(kind, n.Name)}
 	switch {
 	case apierrors.IsNotFound(err) && len(n.Kinds) == 1:
 		fail.Why, fail.Next = "not found", "kubectl get "+kind.Spelling()+" -n "+ns
-		fail.Cause = fmt.Errorf("namespace %q has no %s named %q", ns, kind.Singular, n.Name)
+		fail.Cause = fmt.Errorf("namespace %q has no %s named %q", ns, kind.Word(), n.Name)
 		if kind.ClusterScoped {
-			fail.Cause, fail.Next = fmt.Errorf("there is no %s named %q", kind.Singular, n.Name), "kubectl get "+kind.Spelling()
+			fail.Cause, fail.Next = fmt.Errorf("there is no %s named %q", kind.Word(), n.Name), "kubectl get "+kind.Spelling()
 		}
 		fail.Cause = &notFound{fail.Cause, err}
 	case errors.As(err, new(*target.NotServedError)):

@@ -154,7 +154,7 @@ func (o *partitionOptions) notes(ctx context.Context, w adapter.Workload, value 
 		return
 	}
 	s, err := fetch.Snapshot(ctx, c, w, fetch.Want{Pods: true, Revisions: true, Gates: true})
-	if err != nil || facts.UpdateRevision == facts.CurrentRevision {
+	if err != nil || !facts.UnderWay() {
 		return
 	}
 	if over := facts.Updated - facts.Partition.Target; over > 0 && !s.Gates.Plan.PartitionRollback {

@@ -125,7 +125,7 @@ func (o *restartOptions) template(ctx context.Context, w adapter.Workload, opts 
 	if err != nil {
 		return failure(o.f, "restart", w.Object, err, "")
 	}
-	if facts.Partition.Keep > 0 || facts.UpdateRevision != facts.CurrentRevision {
+	if facts.Partition.Keep > 0 || facts.UnderWay() {
 		return failure(o.f, "restart", w.Object,
 			errors.New("a rollout is under way; a changed template would mix in a third revision"),
 			"rollout restart "+w.Short()+" --method=pods")

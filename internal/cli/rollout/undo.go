@@ -205,7 +205,6 @@ func effect(s diagnose.Snapshot, to adapter.Revision) string {
 	if s.Pods == nil {
 		return ""
 	}
-	policy, _ := s.Workload.Value(s.Workload.At.Policy)
 	inPlace, recreate := 0, 0
 	containers := map[string]bool{}
 	for _, r := range s.Workload.Revisions(s.Stored, s.Pods) {
@@ -213,7 +212,7 @@ func effect(s diagnose.Snapshot, to adapter.Revision) string {
 			continue
 		}
 		c := inplace.Compare(r.Source, to.Source, s.Gates.InPlace)
-		if c.InPlace == nil || policy == nil || policy == "ReCreate" {
+		if c.InPlace == nil || s.Workload.RecreatesOnly() {
 			recreate += r.Pods
 			continue
 		}

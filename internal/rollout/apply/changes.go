@@ -141,11 +141,20 @@ func Undo(to adapter.Revision, o UndoOptions) Change {
 // ClearsPartition reports that an undo to this revision has to set the partition to 0.
 func ClearsPartition(w adapter.Workload, to adapter.Revision) bool {
 	v, ok := w.Value(w.At.Partition)
-	if !ok || to.Name != w.CurrentRevision() {
+	if !ok || !isCurrent(w, to) {
 		return false
 	}
 	n, isInt := v.(int64)
 	return !isInt || n != 0
+}
+
+// isCurrent reports that to is the revision that kept Pods are at. Where the status does
+// not name it, that is any but the update revision which has Pods.
+func isCurrent(w adapter.Workload, to adapter.Revision) bool {
+	if current := w.CurrentRevision(); current != "" {
+		return to.Name == current
+	}
+	return !to.Has(adapter.RoleUpdate) && to.Pods > 0
 }
 
 // StoresTemplate checks that the live template is the wanted one; defaults that the

@@ -127,10 +127,21 @@ func WrongKind(verb Verb, k *Kind, name string) error {
 	e := &InputError{Err: fmt.Errorf("%q does not work on %s; it works on %s", verb.Command, k.Spelling(), List(verb.Kinds))}
 	if verb.Elsewhere != nil {
 		if next := verb.Elsewhere(k); next != "" {
-			e.Next = next + " " + k.Singular + "/" + name
+			e.Next = next + " " + nextWord(k, next) + "/" + name
 		}
 	}
 	return e
+}
+
+// nextWord is how the program of a hint calls k: kubectl knows only resources.
+func nextWord(k *Kind, command string) string {
+	if strings.HasPrefix(command, "kubectl ") {
+		if len(Lookup(k.Singular)) > 1 {
+			return k.Spelling()
+		}
+		return k.Singular
+	}
+	return k.Word()
 }
 
 func bareWord(verb Verb, word string) error {
@@ -148,14 +159,14 @@ func example(verb Verb) string {
 	if len(verb.Kinds) == 0 {
 		return "TYPE"
 	}
-	return verb.Kinds[0].Singular
+	return verb.Kinds[0].Word()
 }
 
 // List prints kinds for a sentence: "cloneset and pod".
 func List(ks []*Kind) string {
 	var words []string
 	for _, k := range ks {
-		words = append(words, k.Singular)
+		words = append(words, k.Word())
 	}
 	switch len(words) {
 	case 0:
