@@ -64,6 +64,15 @@ func statefulSetFacts(u *unstructured.Unstructured) (verdict.Facts, error) {
 	return f, nil
 }
 
+// Ordered reports a StatefulSet that makes and updates its Pods one after the other.
+func (w Workload) Ordered() bool {
+	if w.Kind != target.StatefulSet {
+		return false
+	}
+	v, _, _ := unstructured.NestedString(w.Live.Object, "spec", "podManagementPolicy")
+	return v != "Parallel"
+}
+
 // count is a number of the status, 0 when absent.
 func count(u *unstructured.Unstructured, field string) int {
 	n, _ := number(u, "status", field)
