@@ -71,6 +71,10 @@ func (r *Reconciler) limitedEvent(snap *snapshot, p *plan.Plan) {
 // steps executes steps concurrently. A conflict is no failure: the cache was behind, and
 // the next pass decides again.
 func (r *Reconciler) steps(ctx context.Context, o *overlay, done *outcome, steps []plan.Step, p slowstart.Patience) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	o.snap.byName()
 	var wishes requeue.Wishes
 	errs := slowstart.Run(len(steps), r.parallel, p, func(i int) error {
 		err := r.step(ctx, o, &wishes, steps[i])
@@ -90,7 +94,7 @@ func (r *Reconciler) steps(ctx context.Context, o *overlay, done *outcome, steps
 
 // step executes one step.
 func (r *Reconciler) step(ctx context.Context, o *overlay, wishes *requeue.Wishes, s plan.Step) error {
-	pod := o.snap.pods[s.Pod]
+	pod := o.snap.pods[s.Pod] // made by steps, before anything runs at once
 	if pod == nil {
 		return nil
 	}
@@ -230,7 +234,7 @@ func (r *Reconciler) settleClaims(ctx context.Context, snap *snapshot, steps []p
 			continue
 		}
 		given := claim.DeepCopy()
-		given.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(snap.pods[s.Owner], corev1.SchemeGroupVersion.WithKind("Pod"))}
+		given.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(snap.byName()[s.Owner], corev1.SchemeGroupVersion.WithKind("Pod"))}
 		for _, ref := range claim.OwnerReferences {
 			if ref.UID != snap.Set.UID {
 				given.OwnerReferences = append(given.OwnerReferences, ref)

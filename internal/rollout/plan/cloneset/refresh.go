@@ -16,7 +16,7 @@ import (
 // counts as it was observed, which is never more available than it will be.
 func (d *decider) refresh() {
 	for _, v := range d.views {
-		if d.touched[v.pod.Name] {
+		if v.touched || d.settled(v) {
 			continue
 		}
 		next := inplace.Next(v.pod, d.engine, d.now)
@@ -40,9 +40,14 @@ func (d *decider) refresh() {
 		default:
 			continue
 		}
-		d.touched[v.pod.Name] = true
+		v.touched = true
 		d.plan.Refresh = append(d.plan.Refresh, step)
 	}
+}
+
+// settled: nothing is to be refreshed; most Pods are, most of the time.
+func (d *decider) settled(v *view) bool {
+	return v.state == v1beta1.LifecycleNormal && inplace.Settled(v.pod) && v.pod.Labels[v1beta1.PodTemplateHashLabel] != ""
 }
 
 // awaitsNode: a new Pod that becomes Normal as soon as it is scheduled.

@@ -69,8 +69,7 @@ func (d *decider) takeBack(leaving int) {
 }
 
 func (d *decider) scaleStep(v *view, s Step) {
-	s.Pod = v.pod.Name
-	d.touched[s.Pod] = true
+	s.Pod, v.touched = v.pod.Name, true
 	d.plan.Scale = append(d.plan.Scale, s)
 }
 

@@ -4,6 +4,7 @@ package cloneset
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -86,6 +87,7 @@ func (d *decider) walk(candidates []*view, target *appsv1.ControllerRevision, n 
 		}
 	}
 	chosen := 0
+	d.plan.Held = slices.Grow(d.plan.Held, len(candidates))
 	for i, v := range candidates {
 		if i >= abs(n.UpdateNum) {
 			d.holdQuota(v, n)
@@ -111,26 +113,30 @@ func (d *decider) walk(candidates []*view, target *appsv1.ControllerRevision, n 
 	}
 }
 
-// holdQuota holds a Pod that the partition keeps at its revision.
+// holdQuota holds a Pod that the partition keeps at its revision. When surplus updated Pods
+// are taken back, one that stays is where it is wanted.
 func (d *decider) holdQuota(v *view, n Numbers) {
-	switch {
-	case n.UpdateNum < 0:
-		// Surplus updated Pods are taken back; this one is within what is wanted.
-	case d.s.Current.Name == d.s.Update.Name || d.situation.Partition > 0:
-		d.hold(v, HeldPartition, "partition keeps %d of %d Pods at revision %s", d.situation.Partition, d.situation.Replicas, d.s.Current.Name)
-	default:
-		d.hold(v, HeldPartition, "%d Pods are at the update revision, which is all that are wanted", d.situation.Replicas)
+	if n.UpdateNum >= 0 {
+		d.hold(v, HeldPartition, d.shared(sentence{why: HeldPartition}, d.quotaText))
 	}
 }
 
-func (d *decider) holdBudget(v *view, unavailable, limit int) {
-	if missing := d.situation.Replicas - len(d.views); missing > 0 && limit <= unavailable {
-		d.hold(v, HeldMaxUnavailable, "%d of %d Pods are missing and %d are unavailable, and maxUnavailable is %d",
-			missing, d.situation.Replicas, unavailable, d.situation.MaxUnavailable)
-		return
+func (d *decider) quotaText() string {
+	if d.s.Current.Name == d.s.Update.Name || d.situation.Partition > 0 {
+		return fmt.Sprintf("partition keeps %d of %d Pods at revision %s", d.situation.Partition, d.situation.Replicas, d.s.Current.Name)
 	}
-	d.hold(v, HeldMaxUnavailable, "%d Pods are unavailable or being updated, and %d may be (maxUnavailable %d of %d replicas, %d Pods exist)",
-		unavailable, limit, d.situation.MaxUnavailable, d.situation.Replicas, len(d.views))
+	return fmt.Sprintf("%d Pods are at the update revision, which is all that are wanted", d.situation.Replicas)
+}
+
+func (d *decider) holdBudget(v *view, unavailable, limit int) {
+	d.hold(v, HeldMaxUnavailable, d.shared(sentence{HeldMaxUnavailable, unavailable, limit}, func() string {
+		if missing := d.situation.Replicas - len(d.views); missing > 0 && limit <= unavailable {
+			return fmt.Sprintf("%d of %d Pods are missing and %d are unavailable, and maxUnavailable is %d",
+				missing, d.situation.Replicas, unavailable, d.situation.MaxUnavailable)
+		}
+		return fmt.Sprintf("%d Pods are unavailable or being updated, and %d may be (maxUnavailable %d of %d replicas, %d Pods exist)",
+			unavailable, limit, d.situation.MaxUnavailable, d.situation.Replicas, len(d.views))
+	}))
 }
 
 // step decides how one chosen Pod is updated (cloneset.md 12.3). It reports whether the
@@ -140,7 +146,7 @@ func (d *decider) step(v *view, target *appsv1.ControllerRevision) bool {
 	case v.specified:
 		d.hold(v, HeldMarked, "the Pod is marked for deletion; its replacement is made at the revision that is missing")
 		return true
-	case d.touched[v.pod.Name]:
+	case v.touched:
 		d.hold(v, HeldRefreshing, "its lifecycle or in-place state is written first")
 		return true
 	}
@@ -148,7 +154,7 @@ func (d *decider) step(v *view, target *appsv1.ControllerRevision) bool {
 	step := Step{Pod: v.pod.Name, Why: ReasonOldRevision, Target: target.Name}
 	if policy == v1beta1.RecreatePodUpdatePolicyType {
 		step.Do, step.Detail = Mark, "podUpdatePolicy is ReCreate"
-		d.updateStep(step)
+		d.updateStep(v, step)
 		return true
 	}
 	c := d.compare(v, target.Name)
@@ -163,7 +169,7 @@ func (d *decider) step(v *view, target *appsv1.ControllerRevision) bool {
 		return false
 	}
 	step.Do, step.Detail = Mark, "it cannot be updated in place: "+reasonsText(c.Recreate)
-	d.updateStep(step)
+	d.updateStep(v, step)
 	return true
 }
 
@@ -180,11 +186,11 @@ func (d *decider) inPlace(v *view, step Step, spec *inplace.UpdateSpec) bool {
 		d.hold(v, HeldRefreshing, "%s", decision.Message)
 		return false
 	}
-	d.updateStep(step)
+	d.updateStep(v, step)
 	return true
 }
 
-func (d *decider) updateStep(step Step) {
-	d.touched[step.Pod] = true
+func (d *decider) updateStep(v *view, step Step) {
+	v.touched = true
 	d.plan.Update = append(d.plan.Update, step)
 }
