@@ -16,9 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/controllers/cloneset"
+	"github.com/kruisectl/kruisectl/controllers/daemonset"
 	"github.com/kruisectl/kruisectl/controllers/imagepulljob"
 	"github.com/kruisectl/kruisectl/controllers/nodeimage"
 	"github.com/kruisectl/kruisectl/controllers/podreadiness"
+	"github.com/kruisectl/kruisectl/controllers/statefulset"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/webhook/server"
 )
@@ -46,6 +48,18 @@ func (w wiring) controllers() []entry {
 			return cloneset.Add(mgr, cloneset.Options{
 				Workers: *o.workers["cloneset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
 				ExpectationTimeout: o.expectationTimeout, ExcludePreparingDelete: o.excludePreparing,
+			})
+		}},
+		{name: "statefulset", kind: "StatefulSet", add: func(mgr ctrl.Manager) error {
+			return statefulset.Add(mgr, statefulset.Options{
+				Workers: *o.workers["statefulset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
+				ExpectationTimeout: o.expectationTimeout,
+			})
+		}},
+		{name: "daemonset", kind: "DaemonSet", add: func(mgr ctrl.Manager) error {
+			return daemonset.Add(mgr, daemonset.Options{
+				Workers: *o.workers["daemonset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
+				ExpectationTimeout: o.expectationTimeout, AssignToNodes: !o.daemonPodsByScheduler,
 			})
 		}},
 		{name: "nodeimage", kind: "NodeImage", gates: []features.Gate{features.KruiseDaemon}, add: func(mgr ctrl.Manager) error {

@@ -29,6 +29,10 @@ func converter(t *testing.T) http.Handler {
 	for kind, make := range map[string]func(*runtime.Scheme) (conversion.Converter, error){
 		"CloneSet": conversion.NewHubSpokeConverter(&v1beta1.CloneSet{},
 			conversion.NewSpokeConverter(&v1alpha1.CloneSet{}, v1alpha1.CloneSetFromHub, v1alpha1.CloneSetToHub)),
+		"DaemonSet": conversion.NewHubSpokeConverter(&v1beta1.DaemonSet{},
+			conversion.NewSpokeConverter(&v1alpha1.DaemonSet{}, v1alpha1.DaemonSetFromHub, v1alpha1.DaemonSetToHub)),
+		"StatefulSet": conversion.NewHubSpokeConverter(&v1beta1.StatefulSet{},
+			conversion.NewSpokeConverter(&v1alpha1.StatefulSet{}, v1alpha1.StatefulSetFromHub, v1alpha1.StatefulSetToHub)),
 		"ImagePullJob": conversion.NewHubSpokeConverter(&v1beta1.ImagePullJob{},
 			conversion.NewSpokeConverter(&v1alpha1.ImagePullJob{}, v1alpha1.ImagePullJobFromHub, v1alpha1.ImagePullJobToHub)),
 		"NodeImage": conversion.NewHubSpokeConverter(&v1beta1.NodeImage{},
@@ -43,6 +47,11 @@ func converter(t *testing.T) http.Handler {
 
 // cloneSet parses a spec in YAML, with what every CloneSet needs unless the text has it.
 func cloneSet(t *testing.T, version, spec string) *unstructured.Unstructured {
+	return workload(t, "CloneSet", version, spec)
+}
+
+// workload is cloneSet for any kind.
+func workload(t *testing.T, kind, version, spec string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	fields := map[string]any{}
 	require.NoError(t, yaml.Unmarshal([]byte(spec), &fields), spec)
@@ -52,7 +61,7 @@ func cloneSet(t *testing.T, version, spec string) *unstructured.Unstructured {
 	fields["template"] = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "web"}}}
 	require.NoError(t, unstructured.SetNestedMap(u.Object, fields, "spec"))
 	u.SetAPIVersion("apps.kruise.io/" + version)
-	u.SetKind("CloneSet")
+	u.SetKind(kind)
 	u.SetNamespace("default")
 	u.SetGenerateName("web-")
 	return u
@@ -97,7 +106,7 @@ func TestSchemaRefusesInvalidCloneSets(t *testing.T) {
 		"InPlaceOnly without surge":  {beta, "updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceOnly, maxSurge: 0}}"},
 		"OnDelete":                   {beta, "updateStrategy: {type: OnDelete}"},
 		"no deadline":                {alpha, "progressDeadlineSeconds: 2147483647\nminReadySeconds: 2147483647"},
-		"what only the webhook sees": {beta, "scaleStrategy: {maxUnavailable: bad}\nminReadySeconds: -1"},
+		"what only the webhook sees": {beta, "scaleStrategy: {podsToDelete: [a, a]}\nupdateStrategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 0}}"},
 	} {
 		t.Run(name+" is accepted", func(t *testing.T) {
 			require.NoError(t, c.Create(t.Context(), cloneSet(t, in.version, in.spec)))

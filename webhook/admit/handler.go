@@ -114,7 +114,7 @@ func (r Rules[T]) read(ctx context.Context, req admission.Request) (Version[T], 
 		}
 		var err error
 		if len(req.Object.Raw) > 0 {
-			if in.New, err = v.decode(ctx, req.Object.Raw); err != nil {
+			if in.New, in.Written, err = v.decode(ctx, req.Object.Raw); err != nil {
 				return v, in, fmt.Errorf("object: %w", err)
 			}
 			if in.New.GetNamespace() == "" { // a client may leave it to the request path
@@ -122,7 +122,7 @@ func (r Rules[T]) read(ctx context.Context, req admission.Request) (Version[T], 
 			}
 		}
 		if len(req.OldObject.Raw) > 0 {
-			if in.Old, err = v.decode(ctx, req.OldObject.Raw); err != nil {
+			if in.Old, _, err = v.decode(ctx, req.OldObject.Raw); err != nil {
 				return v, in, fmt.Errorf("old object: %w", err)
 			}
 		}

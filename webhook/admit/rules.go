@@ -32,6 +32,8 @@ type Request[T client.Object] struct {
 	// Old is the stored object, nil on CREATE. New is the object after defaulting, nil on
 	// DELETE. Both are in the hub version.
 	Old, New T
+	// Written is New before its conversion, for rules about what conversion does not keep.
+	Written client.Object
 	// User is the name of who asks, for logs and metrics of denials.
 	User string
 }
@@ -57,8 +59,9 @@ type Rules[T client.Object] struct {
 
 // Version is how one served version of a kind enters the rules.
 type Version[T client.Object] struct {
-	name   string
-	decode func(ctx context.Context, raw []byte) (T, error)
+	name string
+	// decode returns the object in the hub version, and as it was written.
+	decode func(ctx context.Context, raw []byte) (T, client.Object, error)
 	// defaulted decodes obj and, on an UPDATE, old; it returns obj before and after
 	// defaulting in its own version.
 	defaulted func(old, obj []byte) (before, after client.Object, err error)
@@ -74,20 +77,20 @@ func Hub[T client.Object](name string, setDefaults func(old, obj T)) Version[T] 
 func Spoke[T, S client.Object](name string, toHub func(ctx context.Context, src S, dst T) error, setDefaults func(old, obj S)) Version[T] {
 	return Version[T]{
 		name: name,
-		decode: func(ctx context.Context, raw []byte) (T, error) {
+		decode: func(ctx context.Context, raw []byte) (T, client.Object, error) {
 			src, err := decode[S](raw)
 			if err != nil {
 				var none T
-				return none, err
+				return none, nil, err
 			}
 			if toHub == nil {
-				return any(src).(T), nil
+				return any(src).(T), src, nil
 			}
 			dst := fresh[T]()
 			if err := toHub(ctx, src, dst); err != nil {
-				return dst, fmt.Errorf("converting from %s: %w", name, err)
+				return dst, nil, fmt.Errorf("converting from %s: %w", name, err)
 			}
-			return dst, nil
+			return dst, src, nil
 		},
 		defaulted: func(old, raw []byte) (client.Object, client.Object, error) {
 			before, err := decode[S](raw)

@@ -107,3 +107,29 @@ func TestDefaultsOfNodeImage(t *testing.T) {
 	require.Empty(t, tags[0].ImagePullPolicy, "it has no default")
 	require.Equal(t, "c", ni.Status.ImageStatuses["nginx"].Tags[0].Tag)
 }
+
+func TestDefaultsOfSets(t *testing.T) {
+	set := &v1alpha1.StatefulSet{}
+	v1alpha1.SetDefaultsStatefulSet(set, v1beta1.DefaultOptions{AutoDeletePVC: true, AutoResizePVC: true})
+	hub := &v1beta1.StatefulSet{}
+	v1beta1.SetDefaultsStatefulSet(hub, v1beta1.DefaultOptions{})
+	require.Equal(t, hub, set.ToHub(), "what only v1beta1 has gets no default")
+
+	one, zero, two := intstr.FromInt32(1), intstr.FromInt32(0), intstr.FromInt32(2)
+	type rolling = v1beta1.RollingUpdateDaemonSet
+	for name, c := range map[string]struct{ in, want *rolling }{
+		"nothing":                   {nil, &rolling{RollingUpdateType: "Standard", MaxUnavailable: &one, MaxSurge: &zero}},
+		"Surging":                   {&rolling{RollingUpdateType: "Surging"}, &rolling{RollingUpdateType: "Standard", MaxUnavailable: &zero, MaxSurge: &one}},
+		"Surging with its limit":    {&rolling{RollingUpdateType: "Surging", MaxSurge: &two}, &rolling{RollingUpdateType: "Standard", MaxUnavailable: &zero, MaxSurge: &two}},
+		"Surging, refused later on": {&rolling{RollingUpdateType: "Surging", MaxUnavailable: &two}, &rolling{RollingUpdateType: "Standard", MaxUnavailable: &two, MaxSurge: &one}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ds := &v1alpha1.DaemonSet{Spec: v1alpha1.DaemonSetSpec{UpdateStrategy: v1alpha1.DaemonSetUpdateStrategy{RollingUpdate: c.in}}}
+			v1alpha1.SetDefaultsDaemonSet(ds, v1beta1.DefaultOptions{})
+			require.Equal(t, c.want, ds.Spec.UpdateStrategy.RollingUpdate)
+			require.EqualValues(t, "RollingUpdate", ds.Spec.UpdateStrategy.Type)
+			require.Equal(t, intstr.FromInt32(250), *ds.Spec.BurstReplicas)
+			require.EqualValues(t, 10, *ds.Spec.RevisionHistoryLimit)
+		})
+	}
+}

@@ -11,7 +11,7 @@ import (
 
 // StatefulSetSpec is the wanted state of a StatefulSet (statefulset.md 2).
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.serviceName) ? self.serviceName : ”) == (has(oldSelf.serviceName) ? oldSelf.serviceName : ”)",fieldPath=".serviceName",reason=FieldValueForbidden,message="updates to statefulset spec are forbidden for serviceName"
+// +kubebuilder:validation:XValidation:rule="(has(self.serviceName) && size(self.serviceName) > 0) ? (has(oldSelf.serviceName) && self.serviceName == oldSelf.serviceName) : (!has(oldSelf.serviceName) || size(oldSelf.serviceName) == 0)",fieldPath=".serviceName",reason=FieldValueForbidden,message="updates to statefulset spec are forbidden for serviceName"
 // +kubebuilder:validation:XValidation:rule="(has(self.podManagementPolicy) && self.podManagementPolicy == 'Parallel') == (has(oldSelf.podManagementPolicy) && oldSelf.podManagementPolicy == 'Parallel')",fieldPath=".podManagementPolicy",reason=FieldValueForbidden,message="updates to statefulset spec are forbidden for podManagementPolicy"
 // +kubebuilder:validation:XValidation:rule="(has(self.podManagementPolicy) && self.podManagementPolicy == 'Parallel') || !has(self.updateStrategy) || !has(self.updateStrategy.rollingUpdate) || !has(self.updateStrategy.rollingUpdate.maxUnavailable) || self.updateStrategy.rollingUpdate.maxUnavailable == 1",fieldPath=".updateStrategy.rollingUpdate.maxUnavailable",message="maxUnavailable must be 1 with podManagementPolicy OrderedReady"
 // +kubebuilder:validation:XValidation:rule="(has(self.podManagementPolicy) && self.podManagementPolicy == 'Parallel') || !has(self.updateStrategy) || !has(self.updateStrategy.rollingUpdate) || !has(self.updateStrategy.rollingUpdate.unorderedUpdate)",fieldPath=".updateStrategy.rollingUpdate.unorderedUpdate",message="unorderedUpdate needs podManagementPolicy Parallel"
@@ -258,7 +258,7 @@ type VolumeClaimStatus struct {
 // +kubebuilder:printcolumn:name="AGE",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation."
 // +kubebuilder:printcolumn:name="CONTAINERS",type="string",priority=1,JSONPath=".spec.template.spec.containers[*].name",description="The containers of the template."
 // +kubebuilder:printcolumn:name="IMAGES",type="string",priority=1,JSONPath=".spec.template.spec.containers[*].image",description="The images of the template."
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || (size(self.metadata.name) <= 63 && !self.metadata.name.contains('.'))",optionalOldSelf=true,fieldPath=".metadata.name",message="the name must be a DNS label, at most 63 characters without a dot: Pods of a StatefulSet have it in their host name"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || (size(self.metadata.name) <= 63 && !self.metadata.name.contains('.'))",optionalOldSelf=true,fieldPath=".metadata",message="metadata.name must be a DNS label, at most 63 characters without a dot: Pods of a StatefulSet have it in their host name"
 type StatefulSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
