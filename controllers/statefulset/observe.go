@@ -65,10 +65,11 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 	if err != nil {
 		return nil, 0, err
 	}
-	listed := owned.Listed{}
-	owned.List(listed, pods)
-	owned.List(listed, revisions)
-	pending := r.objects.Tracker.Satisfied(ctx, key, listed.Lookup(ctx, r.client, key.Namespace), owned.Read(r.live, key.Namespace))
+	cached := owned.Lookup(ctx, r.client, key.Namespace, func(l owned.Listed) {
+		owned.List(l, pods)
+		owned.List(l, revisions)
+	})
+	pending := r.objects.Tracker.Satisfied(ctx, key, cached, owned.Read(r.live, key.Namespace))
 	if len(pending.Objects) > 0 {
 		log.FromContext(ctx).V(2).Info("Waiting for the cache", "statefulSet", klog.KObj(set), "pending", pending.String())
 		return nil, pending.Wait, nil
