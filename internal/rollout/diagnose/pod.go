@@ -16,8 +16,6 @@ import (
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/podready"
 	"github.com/kruisectl/kruisectl/internal/revision"
-	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
-	"github.com/kruisectl/kruisectl/internal/rollout/target"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
 
@@ -44,10 +42,8 @@ type podCase struct {
 // no workload: a Pod without a known owner gets the findings that the Pod alone gives.
 func Pod(s Snapshot, p *corev1.Pod, now time.Time) Report {
 	c := &podCase{s: s, p: p, now: now}
-	if s.Workload.Kind == target.CloneSet {
-		if set, err := adapter.CloneSet(s.Workload.Live); err == nil {
-			c.lifecycle = set.Spec.Lifecycle
-		}
+	if s.Workload.Live != nil {
+		c.lifecycle = s.Workload.Lifecycle()
 	}
 	for _, rule := range []func(){
 		c.terminating, c.oldRevision, c.hooks, c.specifiedDelete, c.unscheduled, c.nodeDown,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
@@ -142,7 +143,7 @@ func (c *workloadCase) paused() {
 
 func (c *workloadCase) partition() {
 	f := c.s.Facts
-	if f.Partition.Keep == 0 || f.UpdateRevision == f.CurrentRevision {
+	if f.Partition.Keep == 0 || !f.UnderWay() {
 		return
 	}
 	c.add("W03", verdict.Note, time.Time{}, "rollout partition "+f.Object+" 0",
@@ -229,16 +230,12 @@ func (c *workloadCase) preDownload() {
 }
 
 func (c *workloadCase) conditions() {
-	set, err := adapter.CloneSet(c.s.Workload.Live)
-	if err != nil {
-		return
-	}
-	for _, cond := range set.Status.Conditions {
-		if cond.Type != v1beta1.CloneSetConditionFailedScale && cond.Type != v1beta1.CloneSetConditionFailedUpdate || cond.Status != corev1.ConditionTrue {
+	for _, cond := range c.s.Workload.Conditions() {
+		if !strings.HasPrefix(cond.Type, "Failed") || cond.Status != metav1.ConditionTrue {
 			continue
 		}
 		c.add("W13", verdict.Note, cond.LastTransitionTime.Time, "",
-			fmt.Sprintf("condition %s, may be old (OpenKruise never clears it): %s", cond.Type, firstLine(cond.Message)), string(cond.Type), "True")
+			fmt.Sprintf("condition %s, may be old (OpenKruise never clears it): %s", cond.Type, firstLine(cond.Message)), cond.Type, "True")
 	}
 }
 

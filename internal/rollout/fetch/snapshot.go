@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kruisectl/kruisectl/internal/revision"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 )
@@ -60,7 +61,7 @@ func Snapshot(ctx context.Context, c client.Client, w adapter.Workload, want Wan
 		r.nodes()
 	}
 	for _, rev := range s.Stored {
-		if rev.Name == s.Facts.UpdateRevision {
+		if s.Facts.UpdateRevision != "" && revision.SameRevision(s.Facts.UpdateRevision, rev.Name) {
 			s.Facts.RevisionNumber = rev.Revision
 		}
 	}

@@ -33,8 +33,16 @@ type Facts struct {
 	Paused, Manual bool
 	// InPlaceOnly: the policy forbids recreation.
 	InPlaceOnly bool
+	// AllAvailable: the rollout also waits for Pods at other revisions to be available, as
+	// for a DaemonSet, whose status does not tell the updated ones apart.
+	AllAvailable bool
+	// HeldNewer counts Pods at a stored revision that was made after the update revision: the
+	// template was put back, and the partition holds these. Only for kinds whose status names
+	// no current revision.
+	HeldNewer int
 
-	// UpdateRevision and CurrentRevision are names from the status.
+	// UpdateRevision and CurrentRevision are names from the status; CurrentRevision is empty
+	// for kinds that have none.
 	UpdateRevision, CurrentRevision string
 	// RevisionNumber is that of UpdateRevision; 0 when unknown.
 	RevisionNumber int64
@@ -44,6 +52,14 @@ type Facts struct {
 	// Blockers are findings that stop the rollout until the spec changes, found by
 	// looking at more than the object. The first one gives the reason.
 	Blockers []Finding
+}
+
+// UnderWay reports that Pods are, or should be, on their way to another revision.
+func (f Facts) UnderWay() bool {
+	if f.CurrentRevision == "" || f.Manual {
+		return f.Updated < f.Desired
+	}
+	return f.UpdateRevision != f.CurrentRevision
 }
 
 // Partition is what a workload keeps at the old revision.

@@ -92,9 +92,9 @@ func TestRollingUpdate(t *testing.T) {
 			update(hooked, "ab", join(each(oldOn(set, "a"), hook), each(each(oldOn(set, "b"), hook), preparing))...),
 			"held b-old: PreDeleteHook\nheld a-old: MaxUnavailable"},
 		"a paused update": {update(set.Paused(), "ab", oldOn(set, "ab")...), "held a-old: Paused\nheld b-old: Paused"},
-		"OnDelete": {update(agent().OnDelete(), "ab", oldOn(set, "ab")...), "held a-old: OnDelete\nheld b-old: OnDelete"},
-		"partition": {update(set.Partition("2"), "abc", oldOn(set, "abc")...), "Delete c-old: OldRevision\nheld b-old: Partition\nheld a-old: Partition"},
-		"selector": {update(set.OnNodes("zone", "canary"), "ab", oldOn(set, "ab")...), "held b-old: Selector\nheld a-old: Selector"},
+		"OnDelete":        {update(agent().OnDelete(), "ab", oldOn(set, "ab")...), "held a-old: OnDelete\nheld b-old: OnDelete"},
+		"partition":       {update(set.Partition("2"), "abc", oldOn(set, "abc")...), "Delete c-old: OldRevision\nheld b-old: Partition\nheld a-old: Partition"},
+		"selector":        {update(set.OnNodes("zone", "canary"), "ab", oldOn(set, "ab")...), "held b-old: Selector\nheld a-old: Selector"},
 		"burstReplicas": {
 			update(agent().MaxUnavailable("3").Burst("1"), "abc", oldOn(set, "abc")...), "Delete c-old: OldRevision\nheld b-old: BurstReplicas\nheld a-old: BurstReplicas"},
 		"in place": {
