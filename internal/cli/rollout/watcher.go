@@ -254,7 +254,7 @@ func progressText(w adapter.Workload, r view.Rollout, introduce bool) string {
 	}
 	tail := ""
 	if f.Partition.Keep > 0 && !r.Result.Verdict.Final() {
-		tail += fmt.Sprintf(", partition %s keeps %d", f.Partition.Raw, f.Partition.Keep)
+		tail += fmt.Sprintf(", %s keeps %d", f.Partition.By(), f.Partition.Keep)
 	}
 	if r.Result.Verdict == verdict.Progressing {
 		tail += fmt.Sprintf(", maxUnavailable %s = %d", f.MaxUnavailableRaw, f.MaxUnavailable)

@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kruisectl/kruisectl/internal/property"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
@@ -172,15 +171,12 @@ func TestDaemonSetRounding(t *testing.T) {
 			t.Errorf("%+v: got %+v, maxUnavailable %d, maxSurge %d", tc, f.Partition, f.MaxUnavailable, f.MaxSurge)
 		}
 	}
-	if _, err := read(t, target.DaemonSet, strings.Replace(agent, "50%", "half", 1)).Facts(); err == nil || !strings.Contains(err.Error(), "partition") {
-		t.Errorf("a partition of words gives %v", err)
-	}
 }
 
 // An object of which any part is missing or odd gives facts or an error, never a panic.
 func TestFactsOfBothKindsAreTotal(t *testing.T) {
 	for _, full := range []Workload{read(t, target.StatefulSet, db), read(t, target.DaemonSet, agent)} {
-		property.Check(t, func(rt *rapid.T) {
+		rapid.Check(t, func(rt *rapid.T) {
 			w := full
 			w.Live = full.Live.DeepCopy()
 			for range rapid.IntRange(1, 6).Draw(rt, "removals") {

@@ -147,7 +147,7 @@ func (c *workloadCase) partition() {
 		return
 	}
 	c.add("W03", verdict.Note, time.Time{}, "rollout partition "+f.Object+" 0",
-		fmt.Sprintf("partition %s keeps %d of %d pods at the current revision", f.Partition.Raw, f.Partition.Keep, f.Desired),
+		fmt.Sprintf("%s keeps %d of %d pods at the current revision", f.Partition.By(), f.Partition.Keep, f.Desired),
 		c.s.Workload.At.Partition.String(), f.Partition.Raw)
 }
 
