@@ -265,6 +265,9 @@ func progressText(w adapter.Workload, r view.Rollout, introduce bool) string {
 func changedPods(old map[string]view.Pod, pods []view.Pod) []string {
 	var names []string
 	for _, p := range pods {
+		if p.Group == view.GroupMissing {
+			continue
+		}
 		was, ok := old[p.UID]
 		if !ok || was.State != p.State || was.Hash != p.Hash || was.Ready != p.Ready || was.Why != p.Why || was.Restarts != p.Restarts {
 			names = append(names, p.Name)

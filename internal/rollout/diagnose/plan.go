@@ -23,6 +23,8 @@ type Plan struct {
 	// Missing are Pods that do not exist and have to wait, by the name of the Pod or, for a
 	// DaemonSet, of the node.
 	Missing map[string]Hold
+	// Making are Pods that the next step makes, named in the same way, in order.
+	Making []Hold
 	// Next are the Pods that the next step updates, in order.
 	Next []string
 	// Blocked are Pods that the policy forbids to update at all.
@@ -42,8 +44,20 @@ type Hold struct {
 	Reasons []inplace.Reason
 }
 
+// Planned returns s with its plan at now, for callers that ask about many Pods: the plan is
+// not computed again for each of them. It is lost when s changes.
+func Planned(s Snapshot, now time.Time) Snapshot {
+	s.planned = nil
+	p := PlanOf(s, now)
+	s.planned, s.plannedAt = &p, now
+	return s
+}
+
 // PlanOf asks the planner that the controller uses. It is pure.
 func PlanOf(s Snapshot, now time.Time) Plan {
+	if s.planned != nil && s.plannedAt.Equal(now) {
+		return *s.planned
+	}
 	if s.Pods == nil {
 		return Plan{}
 	}

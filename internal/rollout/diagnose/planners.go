@@ -95,6 +95,9 @@ func statefulSetPlan(s Snapshot, now time.Time) Plan {
 			plan.Missing[h.Pod] = hold(h)
 		}
 	}
+	for _, c := range p.Create {
+		plan.Making = append(plan.Making, Hold{Pod: c.Pod, Why: string(statefulset.ReasonMissing), Detail: c.Detail})
+	}
 	for _, b := range p.Blocked() {
 		plan.Blocked = append(plan.Blocked, hold(b))
 	}
@@ -134,6 +137,11 @@ func daemonSetPlan(s Snapshot, now time.Time) Plan {
 			plan.Held[h.Pod] = hold
 		} else {
 			plan.Missing[h.Node] = hold
+		}
+	}
+	for _, c := range p.Create {
+		if c.Why == daemonset.ReasonMissing {
+			plan.Making = append(plan.Making, Hold{Pod: c.Node, Why: string(c.Why), Detail: c.Detail})
 		}
 	}
 	for _, steps := range [][]daemonset.Step{p.Update, p.Delete} {

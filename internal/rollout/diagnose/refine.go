@@ -20,6 +20,7 @@ func Refine(s *Snapshot) {
 	}
 	s.Facts.RevisionNumber = update.Revision
 	selected(s)
+	counted(s)
 	if s.Facts.CurrentRevision != "" || s.Facts.Partition.Keep == 0 {
 		return
 	}
@@ -30,6 +31,25 @@ func Refine(s *Snapshot) {
 				s.Facts.HeldNewer++
 			}
 		}
+	}
+}
+
+// counted replaces the estimate of how many updated Pods are ready and available by their
+// number, where the status does not have it.
+func counted(s *Snapshot) {
+	f := &s.Facts
+	if !f.AllAvailable || s.Pods == nil {
+		return
+	}
+	ready := 0
+	for _, p := range s.Pods {
+		if PodReady(p) && revision.SameRevision(p.Labels[appsv1.ControllerRevisionHashLabelKey], f.UpdateRevision) {
+			ready++
+		}
+	}
+	f.UpdatedReady = min(ready, f.Updated)
+	if f.Ready == f.Available { // nobody waits for minReadySeconds
+		f.UpdatedAvailable = f.UpdatedReady
 	}
 }
 

@@ -54,6 +54,10 @@ type Snapshot struct {
 	Gates Gates
 	// Hidden are details that could not be read, each as "cannot list pods".
 	Hidden []string
+
+	// planned is the plan at a time, kept by Planned.
+	planned   *Plan
+	plannedAt time.Time
 }
 
 // Gates are the feature gates that change what a rollout does.
