@@ -18,8 +18,10 @@ import (
 func TestStoredObjectsAreUnderstood(t *testing.T) {
 	for file, into := range map[string]func() any{
 		"clonesets.yaml":     func() any { return &v1beta1.CloneSet{} },
+		"daemonsets.yaml":    func() any { return &v1beta1.DaemonSet{} },
 		"imagepulljobs.yaml": func() any { return &v1beta1.ImagePullJob{} },
 		"nodeimages.yaml":    func() any { return &v1beta1.NodeImage{} },
+		"statefulsets.yaml":  func() any { return &v1beta1.StatefulSet{} },
 	} {
 		folders, err := filepath.Glob("testdata/openkruise-1.9/*")
 		require.NoError(t, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/kruisectl/kruisectl/controllers/imagepulljob"
 	"github.com/kruisectl/kruisectl/controllers/nodeimage"
 	"github.com/kruisectl/kruisectl/controllers/podreadiness"
+	"github.com/kruisectl/kruisectl/controllers/statefulset"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/webhook/server"
 )
@@ -47,6 +48,12 @@ func (w wiring) controllers() []entry {
 			return cloneset.Add(mgr, cloneset.Options{
 				Workers: *o.workers["cloneset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
 				ExpectationTimeout: o.expectationTimeout, ExcludePreparingDelete: o.excludePreparing,
+			})
+		}},
+		{name: "statefulset", kind: "StatefulSet", add: func(mgr ctrl.Manager) error {
+			return statefulset.Add(mgr, statefulset.Options{
+				Workers: *o.workers["statefulset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
+				ExpectationTimeout: o.expectationTimeout,
 			})
 		}},
 		{name: "daemonset", kind: "DaemonSet", add: func(mgr ctrl.Manager) error {

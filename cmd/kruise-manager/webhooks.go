@@ -15,11 +15,13 @@ import (
 	"github.com/kruisectl/kruisectl/internal/protection"
 	"github.com/kruisectl/kruisectl/webhook/admit"
 	"github.com/kruisectl/kruisectl/webhook/cloneset"
+	"github.com/kruisectl/kruisectl/webhook/daemonset"
 	"github.com/kruisectl/kruisectl/webhook/deletion"
 	"github.com/kruisectl/kruisectl/webhook/imagepulljob"
 	"github.com/kruisectl/kruisectl/webhook/nodeimage"
 	"github.com/kruisectl/kruisectl/webhook/pod"
 	"github.com/kruisectl/kruisectl/webhook/server"
+	"github.com/kruisectl/kruisectl/webhook/statefulset"
 )
 
 // handlers are all paths of the webhook server.
@@ -27,6 +29,8 @@ func handlers(mgr ctrl.Manager, set *features.Set, denials *protection.Recorder)
 	hs := admit.Handlers{}
 	pod.Register(hs, set)
 	cloneset.Register(hs, cloneset.Options{Features: set, Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Denials: denials})
+	statefulset.Register(hs, statefulset.Options{Features: set, Live: mgr.GetAPIReader(), Denials: denials})
+	daemonset.Register(hs, set)
 	imagepulljob.Register(hs, set)
 	nodeimage.Register(hs, set, clock.RealClock{})
 	objects, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -38,7 +42,8 @@ func handlers(mgr ctrl.Manager, set *features.Set, denials *protection.Recorder)
 
 	registry := mgr.GetConverterRegistry()
 	for _, add := range []func(ctrl.Manager, conversion.Registry) error{
-		converter(cloneset.Converter()), converter(imagepulljob.Converter()), converter(nodeimage.Converter()),
+		converter(cloneset.Converter()), converter(statefulset.Converter()), converter(daemonset.Converter()),
+		converter(imagepulljob.Converter()), converter(nodeimage.Converter()),
 	} {
 		if err := add(mgr, registry); err != nil {
 			return nil, fmt.Errorf("registering conversion: %w", err)

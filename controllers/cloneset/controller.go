@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/events"
 	"github.com/kruisectl/kruisectl/internal/expectation"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/internal/history"
@@ -120,13 +121,16 @@ func Add(mgr ctrl.Manager, o Options) error {
 			leakage.WithLabelValues(owner.Namespace, owner.Name).Inc()
 		}),
 	}
+	recorder, err := events.NewRecorder(mgr, name)
+	if err != nil {
+		return err
+	}
 	gates := o.Features
 	r := &Reconciler{
-		client: mgr.GetClient(),
-		live:   mgr.GetAPIReader(),
-		scheme: mgr.GetScheme(),
-		// The events of this API carry the component in the place where tools look for it.
-		events:   mgr.GetEventRecorderFor(name), //nolint:staticcheck // events.k8s.io has no source.component
+		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
+		scheme:   mgr.GetScheme(),
+		events:   recorder,
 		clock:    o.Clock,
 		writer:   writer,
 		history:  history.Store{Writer: writer, Live: mgr.GetAPIReader()},

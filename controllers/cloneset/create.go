@@ -63,7 +63,7 @@ func (r *Reconciler) create(ctx context.Context, o *overlay, c plan.Creation) er
 // instanceIDs completes ids to total with random ones that no Pod and no claim has.
 func (r *Reconciler) instanceIDs(snap *snapshot, ids []string, total int) []string {
 	used := map[string]bool{}
-	for name := range snap.pods {
+	for name := range snap.byName() {
 		used[strings.TrimPrefix(name, snap.Set.Name+"-")] = true
 	}
 	for _, c := range snap.Claims {

@@ -28,7 +28,7 @@ import (
 type snapshot struct {
 	plan.Snapshot
 	key types.NamespacedName
-	// pods are Snapshot.Pods by name. act replaces those it wrote.
+	// pods are the Pods of the Snapshot by name, active or not; see byName.
 	pods map[string]*corev1.Pod
 	// before is the set as it was read, to compare the new status with.
 	before *v1beta1.CloneSet
@@ -71,7 +71,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 	if err != nil {
 		return nil, 0, err
 	}
-	if pending := r.writer.Tracker.Satisfied(ctx, key, mine.listed().Lookup(ctx, r.client, key.Namespace), owned.Read(r.live, key.Namespace)); len(pending.Objects) > 0 {
+	if pending := r.writer.Tracker.Satisfied(ctx, key, owned.Lookup(ctx, r.client, key.Namespace, mine.listed), owned.Read(r.live, key.Namespace)); len(pending.Objects) > 0 {
 		log.FromContext(ctx).V(2).Info("Waiting for the cache", "cloneSet", klog.KObj(set), "pending", pending.String())
 		return nil, pending.Wait, nil
 	}
@@ -125,13 +125,11 @@ func liveClaims(claims []*corev1.PersistentVolumeClaim) (out []*corev1.Persisten
 	return out
 }
 
-// listed are the belongings for expectations.
-func (b belongings) listed() owned.Listed {
-	l := owned.Listed{}
+// listed adds the belongings to l, for expectations.
+func (b belongings) listed(l owned.Listed) {
 	owned.List(l, b.pods)
 	owned.List(l, b.claims)
 	owned.List(l, b.revisions)
-	return l
 }
 
 // sortPods divides Pods into active and inactive, and lets go of active ones that the
@@ -149,11 +147,20 @@ func (r *Reconciler) sortPods(ctx context.Context, snap *snapshot, pods []*corev
 			snap.Pods = append(snap.Pods, p)
 		}
 	}
-	snap.pods = make(map[string]*corev1.Pod, len(snap.Pods)+len(snap.Inactive))
-	for _, p := range append(snap.Inactive[:len(snap.Inactive):len(snap.Inactive)], snap.Pods...) {
-		snap.pods[p.Name] = p
-	}
 	return errors.Join(errs...)
+}
+
+// byName are the Pods that were observed, by name; most passes need none of them.
+func (s *snapshot) byName() map[string]*corev1.Pod {
+	if s.pods == nil {
+		s.pods = make(map[string]*corev1.Pod, len(s.Pods)+len(s.Inactive))
+		for _, list := range [][]*corev1.Pod{s.Inactive, s.Pods} {
+			for _, p := range list {
+				s.pods[p.Name] = p
+			}
+		}
+	}
+	return s.pods
 }
 
 // revisions finds current and update revision and stores what is missing (cloneset.md 8.2).

@@ -41,6 +41,9 @@ func (o *overlay) add(pod *corev1.Pod) {
 
 // close makes the snapshot's active Pods those that are so now.
 func (o *overlay) close() {
+	if len(o.replaced)+len(o.created) == 0 {
+		return
+	}
 	pods := slices.Clone(o.created)
 	for _, p := range o.snap.Pods {
 		if now, written := o.replaced[p.Name]; written {

@@ -4,7 +4,6 @@ package daemonset
 
 import (
 	"context"
-	"math"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -36,22 +35,12 @@ func (r *Reconciler) preDownloadImages(ctx context.Context, snap *snapshot) erro
 	return err
 }
 
-// workload describes the set. Its Pods come back on their nodes, so that images are worth
-// pulling for any kind of update.
+// workload describes the set by its nodes.
 func workload(snap *snapshot, now *v1beta1.DaemonSetStatus) predownload.Workload {
-	limits := plan.LimitsOf(snap.Set, int(now.DesiredNumberScheduled))
-	w := predownload.Workload{
-		Kind: v1beta1.GroupVersion.WithKind("DaemonSet"), Object: snap.Set, Selector: snap.Set.Spec.Selector,
-		Over: now.UpdatedNumberScheduled == now.DesiredNumberScheduled &&
-			(snap.Set.Status.UpdateRevision == now.UpdateRevision || snap.Set.Status.UpdateRevision == ""),
-		OnDelete: plan.OnDelete(snap.Set), InPlace: plan.InPlace(snap.Set), AnyChange: true,
-		Pods: now.DesiredNumberScheduled, KeptBack: int32(min(limits.Partition, math.MaxInt32)), AtOnce: int32(limits.MaxUnavailable),
-		Hash: snap.Hash(),
-	}
+	nodes := predownload.Nodes{Desired: now.DesiredNumberScheduled, Updated: now.UpdatedNumberScheduled, Hash: snap.Hash()}
 	if snap.Set.Status.UpdateRevision == now.UpdateRevision {
 		// A node whose Pod is updated and not ready is as good as one that is not updated.
-		w.UpdatedReady = max(0, now.UpdatedNumberScheduled-(now.DesiredNumberScheduled-now.NumberReady))
+		nodes.UpdatedReady = max(0, now.UpdatedNumberScheduled-(now.DesiredNumberScheduled-now.NumberReady))
 	}
-	w.Annotate()
-	return w
+	return predownload.OfDaemonSet(snap.Set, nodes)
 }

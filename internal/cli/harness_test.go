@@ -63,7 +63,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, objects: objects, name: "kruisectl", env: map[string]string{}, deny: map[string]bool{}}
-	base := fake.NewClientBuilder().WithScheme(s).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(s)).WithObjects(objects...).WithStatusSubresource(&v1beta1.CloneSet{}, &v1beta1.ImagePullJob{}, &corev1.Pod{}).Build()
+	base := fake.NewClientBuilder().WithScheme(s).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(s)).WithObjects(objects...).WithStatusSubresource(&v1beta1.CloneSet{}, &v1beta1.StatefulSet{}, &v1beta1.DaemonSet{}, &v1beta1.ImagePullJob{}, &corev1.Pod{}).Build()
 	note := func(verb string, obj client.Object, dry []string) {
 		if len(dry) == 0 {
 			w.writes = append(w.writes, fmt.Sprintf("%s %s", verb, obj.GetName()))
@@ -87,6 +87,20 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				return dryPatch(obj, p)
 			}
 			return c.Patch(ctx, obj, p, opts...)
+		},
+		// The scale of a custom resource: its patch has the paths of the object's own.
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			o := (&client.SubResourcePatchOptions{}).ApplyOptions(opts)
+			note(name, obj, o.DryRun)
+			if w.onPatch != nil {
+				f := w.onPatch
+				w.onPatch = nil
+				f(base)
+			}
+			if name != "scale" || len(o.DryRun) > 0 {
+				return nil
+			}
+			return c.Patch(ctx, obj, p)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 			note("update", obj, nil)

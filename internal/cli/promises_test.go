@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,10 @@ var writing = []string{
 	"rollout restart clone/web --method=template",
 	"rollout restart clone/web --method=pods",
 	"set image clone/web app=repo/web:4",
+	"set env clone/web A=1",
+	"set resources clone/web --limits cpu=1",
+	"scale clone/web --replicas=3",
+	"scaledown web --pods web-a",
 	"image pull repo/web:4",
 }
 
@@ -64,13 +69,13 @@ func TestEveryWritingCommandIsInTheDryRunTest(t *testing.T) {
 	listed := map[string]bool{}
 	for _, line := range writing {
 		words := strings.Fields(line)
-		listed[words[0]+" "+words[1]] = true
+		listed[words[0]], listed[words[0]+" "+words[1]] = true, true
 	}
 	root := New(factory.New("kruisectl", genericiooptions.NewTestIOStreamsDiscard()))
 	walk(root, func(c *cobra.Command) {
 		path := strings.TrimPrefix(c.CommandPath(), "kruisectl ")
 		group, _, _ := strings.Cut(path, " ")
-		if c.Flags().Lookup("dry-run") != nil && !listed[path] && (group == "rollout" || group == "set" || group == "image") {
+		if c.Flags().Lookup("dry-run") != nil && !listed[path] && slices.Contains([]string{"rollout", "set", "image", "scale", "scaledown"}, group) {
 			t.Errorf("%s has --dry-run and is not tested for it", path)
 		}
 	})

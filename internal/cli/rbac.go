@@ -21,21 +21,27 @@ type permissions struct {
 	namespaced, cluster []rbacv1.PolicyRule
 }
 
+// workloads are the resources that rollout commands work on.
+const workloads = "clonesets statefulsets daemonsets"
+
 func rule(group, resources, verbs string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Fields(resources), Verbs: strings.Fields(verbs)}
 }
 
 var (
-	readSet  = rule("apps.kruise.io", "clonesets", "get list watch")
-	patchSet = rule("apps.kruise.io", "clonesets", "get list watch patch")
+	readSet  = rule("apps.kruise.io", workloads, "get list watch")
+	patchSet = rule("apps.kruise.io", workloads, "get list watch patch")
 	// details may be missing: the answer then has less in it.
 	details = []rbacv1.PolicyRule{
-		rule("", "pods", "list watch"), rule("apps", "controllerrevisions", "list"), rule("", "events", "list"),
+		rule("", "pods", "list watch"), rule("apps", "controllerrevisions", "list"), rule("", "events persistentvolumeclaims", "list"),
 	}
 )
 
 func with(main rbacv1.PolicyRule, more ...rbacv1.PolicyRule) permissions {
-	return permissions{namespaced: append(append([]rbacv1.PolicyRule{main}, details...), more...)}
+	return permissions{
+		namespaced: append(append([]rbacv1.PolicyRule{main}, details...), more...),
+		cluster:    []rbacv1.PolicyRule{rule("", "nodes", "list"), rule("storage.k8s.io", "storageclasses", "list")},
+	}
 }
 
 // needs is the table of what commands need, by their words.
@@ -51,17 +57,23 @@ var needs = map[string]permissions{
 	"rollout partition": with(patchSet),
 	"rollout restart":   with(patchSet, rule("", "pods", "patch")),
 	"set image":         with(patchSet),
-	"why":               around(with(readSet, rule("", "pods", "get"))),
-	"inplace status":    around(with(readSet, rule("", "pods", "get"))),
-	"image pull":        jobs("get list create delete"),
-	"image status":      jobs("get list"),
-	"image wait":        jobs("get list"),
+	"set env":           with(patchSet, rule("", "configmaps secrets", "get")), // only --from and --resolve
+	"set resources":     with(patchSet),
+	"scale": with(rule("apps.kruise.io", "clonesets statefulsets", "get list"), rule("apps.kruise.io", "clonesets/scale statefulsets/scale", "patch"),
+		rule("apps", "deployments statefulsets replicasets", "get list"), rule("apps", "deployments/scale statefulsets/scale replicasets/scale", "patch"),
+		rule("autoscaling", "horizontalpodautoscalers", "list")),
+	"scaledown":      with(rule("apps.kruise.io", "clonesets statefulsets", "get list patch"), rule("autoscaling", "horizontalpodautoscalers", "list")),
+	"why":            around(with(readSet, rule("", "pods", "get"))),
+	"inplace status": around(with(readSet, rule("", "pods", "get"))),
+	"image pull":     jobs("get list create delete"),
+	"image status":   jobs("get list"),
+	"image wait":     jobs("get list"),
 }
 
 // around adds what `why` looks at besides the workload.
 func around(p permissions) permissions {
 	p.namespaced = append(p.namespaced, rule("apps.kruise.io", "imagepulljobs", "list"))
-	p.cluster = []rbacv1.PolicyRule{rule("", "nodes", "get"), rule("apps.kruise.io", "nodeimages", "get")}
+	p.cluster = append(p.cluster, rule("", "nodes", "get"), rule("apps.kruise.io", "nodeimages", "get"))
 	return p
 }
 

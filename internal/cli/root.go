@@ -16,6 +16,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/image"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
 	"github.com/kruisectl/kruisectl/internal/cli/rollout"
+	"github.com/kruisectl/kruisectl/internal/cli/scale"
 	"github.com/kruisectl/kruisectl/internal/cli/set"
 	"github.com/kruisectl/kruisectl/internal/cli/why"
 )
@@ -73,7 +74,7 @@ func newRoot(f *factory.Factory, cfg *config) *cobra.Command {
 	}
 	add("control-plane", controlplane.Commands(f)...)
 	add("rollouts", rollout.Commands(f, screen)...)
-	add("workloads", set.Commands(f)...)
+	add("workloads", append(scale.Commands(f), set.Commands(f)...)...)
 	add("insight", why.Commands(f)...)
 	add("images", image.Commands(f)...)
 	add("other", newCompletion(), newOptions())

@@ -106,7 +106,7 @@ func TestSchemaRefusesInvalidCloneSets(t *testing.T) {
 		"InPlaceOnly without surge":  {beta, "updateStrategy: {rollingUpdate: {podUpdatePolicy: InPlaceOnly, maxSurge: 0}}"},
 		"OnDelete":                   {beta, "updateStrategy: {type: OnDelete}"},
 		"no deadline":                {alpha, "progressDeadlineSeconds: 2147483647\nminReadySeconds: 2147483647"},
-		"what only the webhook sees": {beta, "scaleStrategy: {maxUnavailable: bad}\nminReadySeconds: -1"},
+		"what only the webhook sees": {beta, "scaleStrategy: {podsToDelete: [a, a]}\nupdateStrategy: {rollingUpdate: {maxUnavailable: 0, maxSurge: 0}}"},
 	} {
 		t.Run(name+" is accepted", func(t *testing.T) {
 			require.NoError(t, c.Create(t.Context(), cloneSet(t, in.version, in.spec)))

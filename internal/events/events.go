@@ -6,6 +6,7 @@ package events
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,7 +44,7 @@ const maxMessage = 1000
 func Send(to record.EventRecorder, object runtime.Object, kind, reason, format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
 	if len(message) > maxMessage {
-		message = message[:maxMessage] + "…"
+		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
 	}
 	to.Event(object, kind, reason, message)
 }

@@ -88,6 +88,30 @@ func Next(pod *corev1.Pod, o Options, now time.Time) Step {
 	return Step{Action: Ready, Write: Write{Pod: pod}}
 }
 
+// Settled tells that Next has nothing to write for the Pod and will not have anything by
+// the passing of time. It costs next to nothing, as it reads no JSON: most Pods keep the
+// state of their last update for good, and a workload asks for each of them in each pass.
+// When it is false, Next knows.
+func Settled(pod *corev1.Pod) bool {
+	for _, key := range []string{v1beta1.InPlaceUpdateGraceAnnotation, v1beta1.InPlaceUpdateGraceAnnotationOld} {
+		if _, ok := pod.Annotations[key]; ok {
+			return false
+		}
+	}
+	state, ok := pod.Annotations[v1beta1.InPlaceUpdateStateAnnotation]
+	if !ok {
+		state = pod.Annotations[v1beta1.InPlaceUpdateStateAnnotationOld]
+	}
+	if strings.Contains(state, "nextContainer") { // the fields of batches to come
+		return false
+	}
+	if !podready.HasGate(pod, v1beta1.InPlaceUpdateReady) {
+		return true
+	}
+	c := podready.Condition(pod, v1beta1.InPlaceUpdateReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
 func nextInGrace(pod *corev1.Pod, state *State, grace *UpdateSpec, o Options, now time.Time) Step {
 	if state == nil {
 		return Step{Action: Invalid, Err: errNoState}

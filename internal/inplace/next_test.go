@@ -6,9 +6,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/property"
 	"github.com/kruisectl/kruisectl/internal/runtimehash"
 )
 
@@ -378,4 +382,41 @@ func TestSupportsResize(t *testing.T) {
 			t.Errorf("SupportsResize(%q) = %t", version, got)
 		}
 	}
+}
+
+// Settled is a shortcut: what it says must be what Next says.
+func TestSettledPodsHaveNothingToWrite(t *testing.T) {
+	property.Many(t, 3000, func(t *rapid.T) {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-a", Annotations: map[string]string{}, Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: "web-1"}}}
+		p.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:2"}}
+		if rapid.Bool().Draw(t, "gate") {
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: v1beta1.InPlaceUpdateReady}}
+		}
+		switch rapid.IntRange(0, 2).Draw(t, "condition") {
+		case 0:
+			p.Status.Conditions = []corev1.PodCondition{{Type: v1beta1.InPlaceUpdateReady, Status: corev1.ConditionTrue}}
+		case 1:
+			p.Status.Conditions = []corev1.PodCondition{{Type: v1beta1.InPlaceUpdateReady, Status: corev1.ConditionFalse}}
+		}
+		if rapid.Bool().Draw(t, "started") {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", Image: "app:2", ImageID: "id-of-app:2", ContainerID: "c://1"}}
+		}
+		state := &State{Revision: "web-1", UpdateImages: true, LastContainerStatuses: map[string]ContainerStatus{"app": {ImageID: "id-of-app:1"}}}
+		if rapid.Bool().Draw(t, "pending") {
+			state.NextContainerImages = map[string]string{"log": "log:2"}
+		}
+		if rapid.Bool().Draw(t, "state") {
+			setState(p, state)
+		}
+		if rapid.IntRange(0, 3).Draw(t, "old key") == 0 {
+			p.Annotations[v1beta1.InPlaceUpdateStateAnnotationOld] = encode(state)
+		}
+		if rapid.IntRange(0, 3).Draw(t, "grace") == 0 {
+			setGrace(p, &UpdateSpec{Revision: "web-1", GraceSeconds: 5})
+		}
+		step := Next(p, Options{}, t0)
+		if writes := step.Action != Done && step.Action != Wait || step.After > 0; Settled(p) && writes {
+			t.Fatalf("%s although the Pod is settled: %v", step, p)
+		}
+	})
 }

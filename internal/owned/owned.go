@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -113,6 +114,25 @@ func Read(from client.Reader, namespace string) expectation.Read {
 	}
 }
 
+// Lookup looks objects up among those that list returns, and in cache for those that are
+// not owned any more. It asks list once, when the first expectation is checked: mostly
+// there is none.
+func Lookup(ctx context.Context, cache client.Reader, namespace string, list func(Listed)) expectation.Lookup {
+	read := Read(cache, namespace)
+	listed := sync.OnceValue(func() Listed {
+		l := Listed{}
+		list(l)
+		return l
+	})
+	return func(o expectation.Object) (expectation.Seen, bool) {
+		if obj, ok := listed()[o]; ok {
+			return Seen(obj), true
+		}
+		s, found, err := read(ctx, o)
+		return s, found && err == nil
+	}
+}
+
 // Listed are the objects that one pass has listed, for expectations.
 type Listed map[expectation.Object]client.Object
 
@@ -120,18 +140,5 @@ type Listed map[expectation.Object]client.Object
 func List[T client.Object](l Listed, objects []T) {
 	for _, o := range objects {
 		l[object(o)] = o
-	}
-}
-
-// Lookup looks objects up among those listed, and in cache for those that are not owned
-// any more.
-func (l Listed) Lookup(ctx context.Context, cache client.Reader, namespace string) expectation.Lookup {
-	read := Read(cache, namespace)
-	return func(o expectation.Object) (expectation.Seen, bool) {
-		if obj, ok := l[o]; ok {
-			return Seen(obj), true
-		}
-		s, found, err := read(ctx, o)
-		return s, found && err == nil
 	}
 }

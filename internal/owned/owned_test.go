@@ -102,7 +102,7 @@ func TestJudge(t *testing.T) {
 		pod  fixture.PodBuilder
 		want owned.Verdict
 	}{
-		"its own":                                  {set, pod, owned.Keep},
+		"its own": {set, pod, owned.Keep},
 		"its own that the selector does not match": {set, strange, owned.Release},
 		"its own of another name":                  {set, pod.With(func(p *corev1.Pod) { p.Name = "db-a" }), owned.Release},
 		"another's":                                {set, pod.With(ownedBy("uid-other")), owned.Ignore},
@@ -136,10 +136,8 @@ func newWorld(t *testing.T, f interceptor.Funcs, objects ...client.Object) world
 
 func (w world) pending(t *testing.T, cached ...*corev1.Pod) []expectation.Object {
 	t.Helper()
-	l := owned.Listed{}
-	owned.List(l, cached)
 	stale := fake.NewClientBuilder().WithScheme(apitest.Scheme()).Build()
-	return w.Tracker.Satisfied(t.Context(), web, l.Lookup(t.Context(), stale, "shop"), owned.Read(w.Client, "shop")).Objects
+	return w.Tracker.Satisfied(t.Context(), web, owned.Lookup(t.Context(), stale, "shop", func(l owned.Listed) { owned.List(l, cached) }), owned.Read(w.Client, "shop")).Objects
 }
 
 func TestClaimAdoptsOnlyForALivingOwner(t *testing.T) {
@@ -219,7 +217,13 @@ func TestWriterLeavesExpectations(t *testing.T) {
 	assert.Len(t, w.pending(t), 1)
 	assert.Empty(t, w.pending(t, made))
 
-	require.NoError(t, w.Delete(t.Context(), web, made))
+	stale := made.DeepCopy()
+	stale.ResourceVersion = "1"
+	made.Labels["x"] = "y"
+	require.NoError(t, w.Client.Update(t.Context(), made))
+	require.True(t, apierrors.IsConflict(w.DeleteVersion(t.Context(), web, stale)))
+	assert.Empty(t, w.pending(t, made), "it was not deleted")
+	require.NoError(t, w.DeleteVersion(t.Context(), web, made))
 	assert.Len(t, w.pending(t, made), 1, "the cache still has it")
 	assert.Empty(t, w.pending(t))
 	require.NoError(t, w.Delete(t.Context(), web, made), "gone already")

@@ -64,12 +64,65 @@ func OfCloneSet(set *v1beta1.CloneSet, current, update *appsv1.ControllerRevisio
 	w.InPlace = rolling.PodUpdatePolicy == v1beta1.InPlaceIfPossiblePodUpdatePolicyType || rolling.PodUpdatePolicy == v1beta1.InPlaceOnlyPodUpdatePolicyType
 	w.KeptBack = Count(rolling.Partition, 0, w.Pods, percent.Down)
 	w.AtOnce = Count(rolling.MaxUnavailable, w.Pods/5, w.Pods, percent.Down)
-	if s := rolling.InPlaceUpdateStrategy; s != nil {
-		w.Parallelism, w.TimeoutSeconds = s.ImagePreDownloadParallelism, s.ImagePreDownloadTimeoutSeconds
-		if s.ImagePreDownloadMinUpdatedReadyPods != nil {
-			w.MinUpdatedReady = *s.ImagePreDownloadMinUpdatedReadyPods
-		}
+	w.knobs(rolling.InPlaceUpdateStrategy)
+	return w
+}
+
+// OfStatefulSet describes set (statefulset.md 11). Its knobs are annotations; the fields of
+// inPlaceUpdateStrategy, which OpenKruise ignores, hold where there is no annotation.
+func OfStatefulSet(set *v1beta1.StatefulSet, current, update *appsv1.ControllerRevision) Workload {
+	rolling := set.Spec.UpdateStrategy.RollingUpdate
+	w := Workload{
+		Kind: v1beta1.GroupVersion.WithKind("StatefulSet"), Object: set, Selector: set.Spec.Selector,
+		Over:     current.Name == update.Name,
+		OnDelete: set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || rolling == nil,
+		Pods:     1,
 	}
+	if set.Spec.Replicas != nil {
+		w.Pods = *set.Spec.Replicas
+	}
+	if set.Status.UpdateRevision == update.Name {
+		w.UpdatedReady = set.Status.UpdatedReadyReplicas
+	}
+	if rolling != nil {
+		w.InPlace = rolling.PodUpdatePolicy == v1beta1.InPlaceIfPossiblePodUpdatePolicyType || rolling.PodUpdatePolicy == v1beta1.InPlaceOnlyPodUpdatePolicyType
+		if rolling.Partition != nil {
+			w.KeptBack = *rolling.Partition
+		}
+		w.AtOnce = Count(rolling.MaxUnavailable, 1, w.Pods, percent.Down)
+		w.knobs(rolling.InPlaceUpdateStrategy)
+	}
+	w.annotate()
+	return w
+}
+
+// Nodes is what the description of a DaemonSet needs besides the object.
+type Nodes struct {
+	// Desired is how many nodes should run a Pod, Updated how many run one at Hash, and
+	// UpdatedReady how many of these are ready.
+	Desired, Updated, UpdatedReady int32
+	// Hash is the present template's.
+	Hash string
+}
+
+// OfDaemonSet describes set (daemonset.md 9). Pods come back on the same node, so images
+// are pulled for any kind of update; updated nodes, told by the hash, are left alone.
+func OfDaemonSet(set *v1beta1.DaemonSet, n Nodes) Workload {
+	rolling := set.Spec.UpdateStrategy.RollingUpdate
+	w := Workload{
+		Kind: v1beta1.GroupVersion.WithKind("DaemonSet"), Object: set, Selector: set.Spec.Selector,
+		Over:         n.Updated == n.Desired && (set.Status.UpdateRevision == "" || set.Status.UpdateRevision == n.Hash),
+		OnDelete:     set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType || rolling == nil,
+		AnyChange:    true,
+		Pods:         n.Desired,
+		UpdatedReady: n.UpdatedReady,
+		Hash:         n.Hash,
+	}
+	if rolling != nil {
+		w.KeptBack = Count(rolling.Partition, 0, n.Desired, percent.Down)
+		w.AtOnce = Count(rolling.MaxUnavailable, 1, n.Desired, percent.Up)
+	}
+	w.annotate()
 	return w
 }
 
@@ -85,9 +138,20 @@ func Count(v *intstr.IntOrString, fallback, total int32, r percent.Rounding) int
 	return n
 }
 
-// Annotate reads the knobs of StatefulSet and DaemonSet from the annotations of w.Object,
-// after w.Pods is known. They win over fields; what cannot be read is left as it is.
-func (w *Workload) Annotate() {
+// knobs takes over the fields of s, which may be nil.
+func (w *Workload) knobs(s *v1beta1.InPlaceUpdateStrategy) {
+	if s == nil {
+		return
+	}
+	w.Parallelism, w.TimeoutSeconds = s.ImagePreDownloadParallelism, s.ImagePreDownloadTimeoutSeconds
+	if s.ImagePreDownloadMinUpdatedReadyPods != nil {
+		w.MinUpdatedReady = *s.ImagePreDownloadMinUpdatedReadyPods
+	}
+}
+
+// annotate reads the knobs from the annotations of w.Object; w.Pods must be known. What
+// cannot be read is left as it is.
+func (w *Workload) annotate() {
 	annotations := w.Object.GetAnnotations()
 	if n, err := strconv.ParseInt(annotations[v1beta1.ImagePreDownloadParallelismAnnotation], 10, 32); err == nil {
 		w.Parallelism = new(intstr.FromInt32(int32(n)))

@@ -50,6 +50,18 @@ func OfCloneSet(set *v1beta1.CloneSet) Owner {
 	}
 }
 
+// OfStatefulSet makes the owner of the revisions of set. Claim templates are no part of
+// them (statefulset.md 7.3).
+func OfStatefulSet(set *v1beta1.StatefulSet) Owner {
+	return Owner{
+		Kind:           v1beta1.GroupVersion.WithKind("StatefulSet"),
+		Object:         set,
+		Template:       &set.Spec.Template,
+		Current:        set.Status.CurrentRevision,
+		CollisionCount: set.Status.CollisionCount,
+	}
+}
+
 // New makes the revision of o's present template, with the given number. It is not
 // stored yet: it has no resourceVersion. The hash label keeps the hash of the first try
 // (collision count of the status); after a collision only the name carries the new one.

@@ -20,12 +20,30 @@ import (
 func ForUpdate(candidates, all []*corev1.Pod, strategy *v1beta1.RollingUpdateCloneSetStrategy) []*corev1.Pod {
 	sorted := sortBy(candidates, factsOf, compareActive)
 	if strategy != nil {
-		sorted = byPriority(sorted, strategy.PriorityStrategy)
+		sorted = ByPriority(sorted, strategy.PriorityStrategy)
 		sorted = scatter(sorted, all, strategy.ScatterStrategy)
 	}
-	preparing := func(p *corev1.Pod) bool { return state(p) == v1beta1.LifecyclePreparingUpdate }
-	slices.SortStableFunc(sorted, func(a, b *corev1.Pod) int { return falseFirst(!preparing(a), !preparing(b)) })
-	return sorted
+	return preparingFirst(sorted)
+}
+
+// preparingFirst moves Pods that are PreparingUpdate before all others.
+func preparingFirst(pods []*corev1.Pod) []*corev1.Pod {
+	var first, rest []*corev1.Pod
+	for i, p := range pods {
+		switch {
+		case state(p) == v1beta1.LifecyclePreparingUpdate:
+			if first == nil {
+				rest = append(rest, pods[:i]...)
+			}
+			first = append(first, p)
+		case first != nil:
+			rest = append(rest, p)
+		}
+	}
+	if first == nil {
+		return pods
+	}
+	return append(first, rest...)
 }
 
 // sortBy sorts a copy of pods, computing the key of each Pod once.
@@ -46,7 +64,9 @@ func sortBy[K any](pods []*corev1.Pod, key func(*corev1.Pod) K, compare func(a, 
 	return out
 }
 
-func byPriority(pods []*corev1.Pod, strategy *v1beta1.UpdatePriorityStrategy) []*corev1.Pod {
+// ByPriority orders pods by strategy, those of equal priority as they come; strategy may be
+// nil. The StatefulSet's unordered update uses it alone (statefulset.md 7.9).
+func ByPriority(pods []*corev1.Pod, strategy *v1beta1.UpdatePriorityStrategy) []*corev1.Pod {
 	switch {
 	case strategy == nil:
 		return pods

@@ -5,7 +5,7 @@
 // reported at once, with its field path, what is wrong and what to do instead.
 //
 // Objects are checked in the hub version, after defaulting. Sources: cloneset.md 5.2,
-// images.md 5, deletion-protection.md 2.
+// statefulset.md 5, daemonset.md 5, images.md 5, deletion-protection.md 2.
 package valid
 
 import (
@@ -14,14 +14,14 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/percent"
 )
@@ -38,6 +38,12 @@ type Options struct {
 	// VerticalScaling is the gate InPlaceWorkloadVerticalScaling: an in-place update may
 	// change resources.
 	VerticalScaling bool
+	// ResizeClaims is the gate StatefulSetAutoResizePVCGate: changed volumeClaimTemplates of
+	// a StatefulSet change claims that exist.
+	ResizeClaims bool
+	// StorageClasses are those of the cluster by name, needed with ResizeClaims when
+	// StatefulSetResizes says so. Nil: they are not looked at (lint).
+	StorageClasses map[string]*storagev1.StorageClass
 }
 
 // CloneSet returns the faults of a CloneSet at CREATE (cloneset.md 5.2, rows 1 to 18).
@@ -52,47 +58,37 @@ func CloneSetUpdate(old, cs *v1beta1.CloneSet, o Options) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(old.Spec, cs.Spec) {
 		return nil
 	}
-	before := cloneSet(old, o)
-	errs := slices.DeleteFunc(cloneSet(cs, o), func(e *field.Error) bool {
-		return slices.ContainsFunc(before, func(b *field.Error) bool { return b.Error() == e.Error() })
-	})
+	errs := newFaults(cloneSet(old, o), cloneSet(cs, o))
 	errs = append(errs, newPodsToDelete(old, cs, o)...)
 	errs = append(errs, immutable(old, cs)...)
 	return append(errs, inPlaceOnly(old, cs, o)...)
 }
 
-// CloneSetDelete returns why a CloneSet must not be deleted, nil when it may (row 20). The
-// caller asks only while the gate ResourcesDeletionProtection is on, and answers 403.
-func CloneSetDelete(cs *v1beta1.CloneSet) error {
-	if cs.DeletionTimestamp != nil {
-		return nil
+// CloneSetV1alpha1 returns the faults that the hub version cannot show: conversion makes ReCreate
+// of a type that it does not know (row 14).
+func CloneSetV1alpha1(cs *v1alpha1.CloneSet) field.ErrorList {
+	types := []v1alpha1.CloneSetUpdateStrategyType{
+		v1alpha1.RecreateCloneSetUpdateStrategyType, v1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType,
+		v1alpha1.InPlaceOnlyCloneSetUpdateStrategyType, v1alpha1.OnDeleteCloneSetUpdateStrategyType,
 	}
-	const label = v1beta1.DeleteProtectionLabel
-	switch value := cs.Labels[label]; {
-	case value == "Always":
-		return fmt.Errorf("forbidden by ResourcesProtectionDeletion for %s=%s", label, value)
-	case value == "Cascading" && cs.Spec.Replicas != nil && *cs.Spec.Replicas > 0:
-		return fmt.Errorf("forbidden by ResourcesProtectionDeletion for %s=%s and replicas %d>0", label, value, *cs.Spec.Replicas)
+	if t := cs.Spec.UpdateStrategy.Type; t != "" && !slices.Contains(types, t) {
+		return field.ErrorList{field.NotSupported(field.NewPath("spec", "updateStrategy", "type"), t, types)}
 	}
 	return nil
 }
 
+// CloneSetDelete returns why a CloneSet must not be deleted, nil when it may (row 20). The
+// caller asks only while the gate ResourcesDeletionProtection is on, and answers 403.
+func CloneSetDelete(cs *v1beta1.CloneSet) error {
+	return protected(&cs.ObjectMeta, cs.Spec.Replicas)
+}
+
 func cloneSet(cs *v1beta1.CloneSet, o Options) field.ErrorList {
 	spec := field.NewPath("spec")
-	// A manifest on disk may leave the namespace to the command line, and the name to the server.
-	meta := cs.ObjectMeta
-	if meta.Name == "" && meta.GenerateName != "" {
-		meta.Name = meta.GenerateName + "0"
-	}
-	errs := apivalidation.ValidateObjectMeta(&meta, cs.Namespace != "", apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	switch n := cs.Spec.Replicas; {
-	case n == nil:
-		errs = append(errs, field.Required(spec.Child("replicas"), "set the wanted number of Pods, 0 or more"))
-	case *n < 0:
-		errs = append(errs, field.Invalid(spec.Child("replicas"), *n, "must be 0 or more"))
-	}
-	errs = append(errs, selectorAndLabels(cs, spec)...)
-	errs = append(errs, podTemplate(&cs.Spec.Template, cs.Spec.VolumeClaimTemplates, spec)...)
+	errs := metadata(cs.ObjectMeta, apivalidation.NameIsDNSSubdomain)
+	errs = append(errs, replicas(cs.Spec.Replicas, spec.Child("replicas"))...)
+	errs = append(errs, selectorAndLabels(cs.Spec.Selector, cs.Spec.Template.Labels, "cloneset", spec)...)
+	errs = append(errs, podTemplate(&cs.Spec.Template, cs.Spec.VolumeClaimTemplates, "CloneSet", spec)...)
 	errs = append(errs, scaleStrategy(&cs.Spec.ScaleStrategy, spec.Child("scaleStrategy"))...)
 	errs = append(errs, updateStrategy(cs, spec.Child("updateStrategy"), o)...)
 	errs = append(errs, lifecycle(cs.Spec.Lifecycle, spec.Child("lifecycle"))...)
@@ -101,34 +97,6 @@ func cloneSet(cs *v1beta1.CloneSet, o Options) field.ErrorList {
 		errs = append(errs, notNegative(int64(*n), spec.Child("revisionHistoryLimit"))...)
 	}
 	return append(errs, progressDeadline(cs, spec.Child("progressDeadlineSeconds"))...)
-}
-
-// selectorAndLabels is rows 3 and 4.
-func selectorAndLabels(cs *v1beta1.CloneSet, spec *field.Path) field.ErrorList {
-	path := spec.Child("selector")
-	if cs.Spec.Selector == nil {
-		return field.ErrorList{field.Required(path, "set matchLabels to labels that template.metadata.labels has")}
-	}
-	errs := metavalidation.ValidateLabelSelector(cs.Spec.Selector, metavalidation.LabelSelectorValidationOptions{}, path)
-	if empty(cs.Spec.Selector) {
-		return append(errs, field.Invalid(path, "{}", "empty selector is invalid for cloneset: it would select every Pod; set matchLabels"))
-	}
-	selector, err := metav1.LabelSelectorAsSelector(cs.Spec.Selector)
-	if err != nil {
-		if len(errs) == 0 {
-			errs = append(errs, field.Invalid(path, metav1.FormatLabelSelector(cs.Spec.Selector), err.Error()))
-		}
-		return errs
-	}
-	if !selector.Matches(labels.Set(cs.Spec.Template.Labels)) {
-		errs = append(errs, field.Invalid(spec.Child("template", "metadata", "labels"), cs.Spec.Template.Labels,
-			fmt.Sprintf("`selector` does not match template `labels`: the labels must satisfy %q", selector)))
-	}
-	return errs
-}
-
-func empty(s *metav1.LabelSelector) bool {
-	return len(s.MatchLabels)+len(s.MatchExpressions) == 0
 }
 
 // scaleStrategy is row 7 and the check of maxUnavailable that row 9 misses.
@@ -190,33 +158,6 @@ func progressDeadline(cs *v1beta1.CloneSet, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, *n, "must be 0 or more")}
 	case *n <= cs.Spec.MinReadySeconds:
 		return field.ErrorList{field.Invalid(path, *n, fmt.Sprintf("must be greater than minReadySeconds (%d)", cs.Spec.MinReadySeconds))}
-	}
-	return nil
-}
-
-// lifecycle checks that hooks name labels and finalizers that a Pod can carry.
-func lifecycle(l *v1beta1.Lifecycle, path *field.Path) field.ErrorList {
-	if l == nil {
-		return nil
-	}
-	var errs field.ErrorList
-	for _, h := range []struct {
-		name string
-		hook *v1beta1.LifecycleHook
-	}{{"preNormal", l.PreNormal}, {"preDelete", l.PreDelete}, {"inPlaceUpdate", l.InPlaceUpdate}} {
-		if h.hook == nil {
-			continue
-		}
-		hookPath := path.Child(h.name)
-		errs = append(errs, metavalidation.ValidateLabels(h.hook.LabelsHandler, hookPath.Child("labelsHandler"))...)
-		errs = append(errs, apivalidation.ValidateFinalizers(h.hook.FinalizersHandler, hookPath.Child("finalizersHandler"))...)
-	}
-	return errs
-}
-
-func notNegative(n int64, path *field.Path) field.ErrorList {
-	if n < 0 {
-		return field.ErrorList{field.Invalid(path, n, "must be 0 or more")}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/poddefaults"
 	"github.com/kruisectl/kruisectl/internal/valid"
@@ -340,6 +341,17 @@ func TestUpdateOfCloneSet(t *testing.T) {
 		cs.Spec.Selector.MatchLabels, cs.Spec.Template.Labels = map[string]string{"a": "b"}, map[string]string{"a": "b"}
 	}), valid.Options{})
 	require.Regexp(t, `: updates to cloneset spec for fields other than .* are forbidden$`, errs.ToAggregate().Error())
+}
+
+// Conversion to the hub makes ReCreate of a type that it does not know.
+func TestTypesOfV1alpha1CloneSets(t *testing.T) {
+	for typ, want := range map[v1alpha1.CloneSetUpdateStrategyType][]string{
+		"": nil, "ReCreate": nil, "InPlaceIfPossible": nil, "InPlaceOnly": nil, "OnDelete": nil,
+		"RollingUpdate": {"spec.updateStrategy.type"}, "recreate": {"spec.updateStrategy.type"},
+	} {
+		cs := &v1alpha1.CloneSet{Spec: v1alpha1.CloneSetSpec{UpdateStrategy: v1alpha1.CloneSetUpdateStrategy{Type: typ}}}
+		require.Equal(t, want, paths(valid.CloneSetV1alpha1(cs)), string(typ))
+	}
 }
 
 func TestDeleteOfCloneSet(t *testing.T) {

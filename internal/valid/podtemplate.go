@@ -18,16 +18,33 @@ import (
 // template, as far as it can be said without the API server's own code. It never refuses what
 // the API server accepts, so values that newer releases may add to an enumeration are only
 // checked where a wrong one is a common mistake; the rest shows when the first Pod is created.
-func podTemplate(t *corev1.PodTemplateSpec, claims []corev1.PersistentVolumeClaim, spec *field.Path) field.ErrorList {
+// kind is that of the workload, for messages.
+func podTemplate(t *corev1.PodTemplateSpec, claims []corev1.PersistentVolumeClaim, kind string, spec *field.Path) field.ErrorList {
 	path := spec.Child("template")
-	meta := path.Child("metadata")
-	errs := metavalidation.ValidateLabels(t.Labels, meta.Child("labels"))
-	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))...)
-	errs = append(errs, apivalidation.ValidateFinalizers(t.Finalizers, meta.Child("finalizers"))...)
+	errs := templateMetadata(t, path.Child("metadata"))
+	errs = append(errs, runsForever(&t.Spec, kind, path.Child("spec"))...)
 
 	vols, volErrs := volumes(t.Spec.Volumes, claims, path.Child("spec", "volumes"), spec.Child("volumeClaimTemplates"))
 	errs = append(errs, volErrs...)
 	return append(errs, podSpec(&t.Spec, vols, path.Child("spec"))...)
+}
+
+func templateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	errs := metavalidation.ValidateLabels(t.Labels, path.Child("labels"))
+	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
+	return append(errs, apivalidation.ValidateFinalizers(t.Finalizers, path.Child("finalizers"))...)
+}
+
+// runsForever refuses what ends Pods by itself: a workload replaces those, again and again.
+func runsForever(s *corev1.PodSpec, kind string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), s.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if s.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in a "+kind+" is not supported: its Pods run until they are replaced; remove it"))
+	}
+	return errs
 }
 
 func podSpec(s *corev1.PodSpec, vols map[string]corev1.VolumeSource, path *field.Path) field.ErrorList {
@@ -56,12 +73,6 @@ func podSpec(s *corev1.PodSpec, vols map[string]corev1.VolumeSource, path *field
 	}
 	if len(s.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "ephemeral containers can only be added to running Pods; remove them from the template"))
-	}
-	if s.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("restartPolicy"), s.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
-	}
-	if s.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in a CloneSet is not supported: its Pods run until they are replaced; remove it"))
 	}
 	errs = append(errs, oneOf(s.DNSPolicy, path.Child("dnsPolicy"),
 		corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone)...)

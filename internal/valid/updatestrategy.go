@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -190,9 +191,13 @@ func inPlaceOnly(old, cs *v1beta1.CloneSet, o Options) field.ErrorList {
 		s.RollingUpdate.PodUpdatePolicy != v1beta1.InPlaceOnlyPodUpdatePolicyType {
 		return nil
 	}
-	for _, d := range difference("", tree(old.Spec.Template.Spec), tree(cs.Spec.Template.Spec)) {
-		if d.op == "replace" && imagePath.MatchString(d.path) ||
-			!o.V1alpha1 && o.VerticalScaling && resourcePath.MatchString(d.path) {
+	return onlyInPlace(&old.Spec.Template.Spec, &cs.Spec.Template.Spec, !o.V1alpha1 && o.VerticalScaling)
+}
+
+// onlyInPlace refuses changes of a Pod spec other than of images and, if allowed, resources.
+func onlyInPlace(old, obj *corev1.PodSpec, resources bool) field.ErrorList {
+	for _, d := range difference("", tree(old), tree(obj)) {
+		if d.op == "replace" && imagePath.MatchString(d.path) || resources && resourcePath.MatchString(d.path) {
 			continue
 		}
 		return field.ErrorList{field.Forbidden(field.NewPath("spec", "template", "spec"),

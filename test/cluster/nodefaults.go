@@ -19,7 +19,11 @@ func (c *Cluster) StopNode(ctx context.Context, node string) error {
 		return err
 	}
 	holder, _ := c.pid(ctx, processName(n.Name, kindHolder)) // 0: it is off already
-	for _, kind := range []string{kindProxy, kindKubelet, kindContainerd} {
+	kinds := []string{kindProxy, kindKubelet, kindContainerd}
+	if c.State.Shape.Volumes {
+		kinds = append(kinds, kindVolumes)
+	}
+	for _, kind := range kinds {
 		if err := c.supervisor.Do(ctx, processName(n.Name, kind), supervisor.Stop); err != nil {
 			return err
 		}
@@ -56,9 +60,7 @@ func (c *Cluster) StartNode(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	for _, spec := range []supervisor.Spec{
-		c.State.containerdSpec(n, pid), c.State.kubeletSpec(n, pid), c.State.proxySpec(n, pid),
-	} {
+	for _, spec := range append([]supervisor.Spec{c.State.containerdSpec(n, pid)}, c.State.nodeAgentSpecs(n, pid)...) {
 		if err := c.supervisor.Put(ctx, spec); err != nil {
 			return err
 		}

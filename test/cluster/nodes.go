@@ -19,10 +19,8 @@ const (
 	kindContainerd = "containerd"
 	kindKubelet    = "kubelet"
 	kindProxy      = "kube-proxy"
+	kindVolumes    = "volumes" // only with Shape.Volumes
 )
-
-// nodeKinds in the order in which they start.
-var nodeKinds = []string{kindHolder, kindContainerd, kindKubelet, kindProxy}
 
 func processName(node, kind string) string { return node + "." + kind }
 
@@ -69,6 +67,15 @@ func (s *State) kubeletSpec(n NodeState, holder int) supervisor.Spec {
 		"--kubeconfig="+s.pki(n.Name+".kubeconfig"),
 		"--config="+filepath.Join(s.nodeDir(n.Name), "kubelet.yaml"),
 		"--hostname-override="+n.Name, "--node-ip="+n.IP)
+}
+
+// nodeAgentSpecs are what runs on a node beside its container runtime.
+func (s *State) nodeAgentSpecs(n NodeState, holder int) []supervisor.Spec {
+	specs := []supervisor.Spec{s.kubeletSpec(n, holder), s.proxySpec(n, holder)}
+	if s.Shape.Volumes {
+		specs = append(specs, s.nodeVolumesSpec(n, holder))
+	}
+	return specs
 }
 
 func (s *State) proxySpec(n NodeState, holder int) supervisor.Spec {
@@ -164,6 +171,8 @@ eventRecordQPS: 0
 kubeAPIQPS: 100
 kubeAPIBurst: 200
 nodeStatusUpdateFrequency: 5s
+# How long an expanded volume of a running Pod waits for its node; a minute otherwise.
+syncFrequency: 5s
 volumePluginDir: /var/lib/kubelet/volume-plugins
 # Nobody serves it; without it the kubelet warns about every Pod.
 clusterDNS: ["10.96.0.10"]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 
 	"github.com/kruisectl/kruisectl/test/cluster/toolchain"
 )
@@ -22,7 +23,10 @@ type Shape struct {
 	Simulated int    `json:"simulated"` // simulated nodes
 	Rootless  bool   `json:"rootless"`  // everything on 127.0.0.1, no real nodes
 	Audit     bool   `json:"audit"`     // whether the API server writes an audit log
+	Volumes   bool   `json:"volumes"`   // whether claims get volumes
 	Programs  string `json:"programs"`  // versions of the programs
+
+	VolumePrograms string `json:"volumePrograms,omitempty"` // versions of the programs that make volumes
 }
 
 // String describes the shape for people.
@@ -34,12 +38,21 @@ func (s Shape) String() string {
 	if s.Audit {
 		text += ", with audit log"
 	}
+	if s.Volumes {
+		text += ", with volumes"
+	}
 	return text
 }
 
-// serves says whether a cluster of this shape does for one of the shape wanted: an audit log more does no harm.
+// programs are the versions of everything that a cluster of this shape runs.
+func (s Shape) programs() string { return strings.TrimSpace(s.Programs + " " + s.VolumePrograms) }
+
+// serves says whether a cluster of this shape does for one of the shape wanted: an audit log or volumes more do no harm.
 func (s Shape) serves(wanted Shape) bool {
 	s.Audit = s.Audit && wanted.Audit
+	if s.Volumes && !wanted.Volumes {
+		s.Volumes, s.VolumePrograms = false, ""
+	}
 	return s == wanted
 }
 
@@ -50,6 +63,7 @@ type Options struct {
 	Simulated int    // simulated nodes
 	Rootless  bool   // bind to 127.0.0.1 only and need no root; excludes real nodes
 	Audit     bool   // write an audit log of all requests (Metadata level)
+	NoVolumes bool   // leave out what makes volumes for claims on real nodes; simulated ones have none anyway
 	// Program is the cluster program, which plays the registry, the simulated nodes and the supervisor.
 	// Empty means the calling program, which then must be the cluster program.
 	Program  string
@@ -78,7 +92,12 @@ func (o *Options) shape() (Shape, error) {
 	case o.Nodes > 0 && os.Geteuid() != 0:
 		return Shape{}, fmt.Errorf("%d real nodes need root; without it use --rootless-simulated", o.Nodes)
 	}
-	return Shape{
-		Nodes: o.Nodes, Simulated: o.Simulated, Rootless: o.Rootless || o.Nodes == 0, Audit: o.Audit, Programs: toolchain.Key(),
-	}, nil
+	shape := Shape{
+		Nodes: o.Nodes, Simulated: o.Simulated, Rootless: o.Rootless || o.Nodes == 0, Audit: o.Audit,
+		Volumes: o.Nodes > 0 && !o.NoVolumes, Programs: toolchain.Core().Key(),
+	}
+	if shape.Volumes {
+		shape.VolumePrograms = toolchain.Volumes().Key()
+	}
+	return shape, nil
 }

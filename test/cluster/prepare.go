@@ -181,6 +181,11 @@ func (s *State) identities() map[string]pki.Identity {
 		"proxy":              {User: "system:kube-proxy"},
 		"kubelet-client":     {User: "apiserver-kubelet-client", Groups: []string{"system:masters"}},
 	}
+	if s.Shape.Volumes {
+		for _, name := range []string{Provisioner, Resizer} {
+			ids[name] = pki.Identity{User: name, Groups: []string{"system:masters"}}
+		}
+	}
 	for _, n := range s.Nodes {
 		ids[n.Name] = pki.Identity{
 			User: "system:node:" + n.Name, Groups: []string{"system:nodes"},
@@ -204,7 +209,7 @@ func (s *State) writePKI(now time.Time) error {
 	if err := caPair.Write(dir, "ca"); err != nil {
 		return err
 	}
-	clients := map[string]bool{"admin": true, "controller-manager": true, "scheduler": true, "proxy": true}
+	clients := map[string]bool{"admin": true, "controller-manager": true, "scheduler": true, "proxy": true, Provisioner: true, Resizer: true}
 	for _, n := range s.Nodes {
 		clients[n.Name] = true
 	}

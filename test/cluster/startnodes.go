@@ -17,7 +17,6 @@ import (
 
 	"github.com/kruisectl/kruisectl/test/cluster/images"
 	"github.com/kruisectl/kruisectl/test/cluster/machine"
-	"github.com/kruisectl/kruisectl/test/cluster/supervisor"
 	"github.com/kruisectl/kruisectl/test/cluster/toolchain"
 )
 
@@ -105,7 +104,7 @@ func (c *Cluster) startNodes(ctx context.Context, kube kubernetes.Interface, hol
 		if err := c.createNode(ctx, kube, n); err != nil {
 			return err
 		}
-		for _, spec := range []supervisor.Spec{c.State.kubeletSpec(n, holders[n.Name]), c.State.proxySpec(n, holders[n.Name])} {
+		for _, spec := range c.State.nodeAgentSpecs(n, holders[n.Name]) {
 			if err := c.supervisor.Put(ctx, spec); err != nil {
 				return err
 			}
@@ -115,6 +114,9 @@ func (c *Cluster) startNodes(ctx context.Context, kube kubernetes.Interface, hol
 		if err := c.waitNode(ctx, kube, n.Name); err != nil {
 			return err
 		}
+	}
+	if err := c.waitVolumes(ctx, kube); err != nil {
+		return err
 	}
 	return c.wait(ctx, controlPlaneLimit, ControllerManager, func(ctx context.Context) error {
 		_, err := kube.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})

@@ -33,7 +33,8 @@ type State struct {
 	Complete        bool              `json:"complete"` // whether Up got to its end
 	CreatedAt       time.Time         `json:"createdAt"`
 	DataDir         string            `json:"dataDir"`
-	BinDir          string            `json:"binDir"` // programs, among them kubectl and crictl
+	BinDir          string            `json:"binDir"`                  // programs, among them kubectl and crictl
+	VolumesBinDir   string            `json:"volumesBinDir,omitempty"` // programs that make volumes
 	Kubeconfig      string            `json:"kubeconfig"`
 	APIServer       string            `json:"apiServer"`                 // URL
 	AuditLog        string            `json:"auditLog,omitempty"`        // file

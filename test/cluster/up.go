@@ -48,14 +48,20 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	programs := toolchain.ControlPlanePrograms()
 	if shape.Nodes > 0 {
-		programs = toolchain.AllPrograms()
+		programs = toolchain.Core().Programs()
 		if err := machine.InstallPackages(ctx, o.Progress); err != nil {
 			return nil, err
 		}
 	}
-	binDir, err := toolchain.Build(ctx, programs, o.Progress)
+	binDir, err := toolchain.Core().Build(ctx, programs, o.Progress)
 	if err != nil {
 		return nil, err
+	}
+	volumesBinDir := ""
+	if shape.Volumes {
+		if volumesBinDir, err = toolchain.Volumes().Build(ctx, toolchain.Volumes().Programs(), o.Progress); err != nil {
+			return nil, err
+		}
 	}
 	ports, err := freePorts()
 	if err != nil {
@@ -70,6 +76,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.VolumesBinDir = volumesBinDir
 	c := newCluster(s)
 	if err := c.start(ctx, o); err != nil {
 		return nil, fmt.Errorf("starting cluster %s: %w", o.Name, err)
@@ -154,7 +161,7 @@ func reuse(ctx context.Context, o Options, shape Shape) (*Cluster, error) {
 	}
 	if !c.State.Shape.serves(shape) {
 		return nil, fmt.Errorf("cluster %s is up with another shape (%s, programs %s; wanted: %s, programs %s): take it down first",
-			o.Name, c.State.Shape, c.State.Shape.Programs, shape, shape.Programs)
+			o.Name, c.State.Shape, c.State.Shape.programs(), shape, shape.programs())
 	}
 	o.Progress("cluster %s is up already: %s; kubeconfig %s", o.Name, c.State.Shape, c.State.Kubeconfig)
 	return c, nil
@@ -221,6 +228,9 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 		if err := c.supervisor.Put(ctx, spec); err != nil {
 			return err
 		}
+	}
+	if err := c.startVolumes(ctx, kube, o.Progress); err != nil {
+		return err
 	}
 	if err := c.startNodes(ctx, kube, holders, o.Progress); err != nil {
 		return err

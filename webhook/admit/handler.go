@@ -45,12 +45,18 @@ func (r Rules[T]) Mutator() admission.Handler {
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		if req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New) {
-			return admission.Allowed("")
-		}
-		before, after, err := v.defaulted(req.OldObject.Raw, req.Object.Raw)
+		before, after, same, err := v.defaulted(req.OldObject.Raw, req.Object.Raw)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
+		}
+		untouched := req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New)
+		if untouched {
+			before = after // an update of metadata gets no defaults
+		}
+		if untouched || same {
+			if kept, ok := inOldWords(req.OldObject.Raw, req.Object.Raw, before, after); ok {
+				return admission.PatchResponseFromRaw(req.Object.Raw, kept)
+			}
 		}
 		return PatchResponse(req.Object.Raw, before, after)
 	})
@@ -114,7 +120,7 @@ func (r Rules[T]) read(ctx context.Context, req admission.Request) (Version[T], 
 		}
 		var err error
 		if len(req.Object.Raw) > 0 {
-			if in.New, err = v.decode(ctx, req.Object.Raw); err != nil {
+			if in.New, in.Written, err = v.decode(ctx, req.Object.Raw); err != nil {
 				return v, in, fmt.Errorf("object: %w", err)
 			}
 			if in.New.GetNamespace() == "" { // a client may leave it to the request path
@@ -122,7 +128,7 @@ func (r Rules[T]) read(ctx context.Context, req admission.Request) (Version[T], 
 			}
 		}
 		if len(req.OldObject.Raw) > 0 {
-			if in.Old, err = v.decode(ctx, req.OldObject.Raw); err != nil {
+			if in.Old, _, err = v.decode(ctx, req.OldObject.Raw); err != nil {
 				return v, in, fmt.Errorf("old object: %w", err)
 			}
 		}

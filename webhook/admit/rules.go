@@ -32,6 +32,8 @@ type Request[T client.Object] struct {
 	// Old is the stored object, nil on CREATE. New is the object after defaulting, nil on
 	// DELETE. Both are in the hub version.
 	Old, New T
+	// Written is New before its conversion, for rules about what conversion does not keep.
+	Written client.Object
 	// User is the name of who asks, for logs and metrics of denials.
 	User string
 }
@@ -57,11 +59,12 @@ type Rules[T client.Object] struct {
 
 // Version is how one served version of a kind enters the rules.
 type Version[T client.Object] struct {
-	name   string
-	decode func(ctx context.Context, raw []byte) (T, error)
+	name string
+	// decode returns the object in the hub version, and as it was written.
+	decode func(ctx context.Context, raw []byte) (T, client.Object, error)
 	// defaulted decodes obj and, on an UPDATE, old; it returns obj before and after
-	// defaulting in its own version.
-	defaulted func(old, obj []byte) (before, after client.Object, err error)
+	// defaulting in its own version, and whether the outcome is old but for its metadata.
+	defaulted func(old, obj []byte) (before, after client.Object, same bool, err error)
 }
 
 // Hub is the hub version. setDefaults gets nil as old on CREATE.
@@ -74,35 +77,38 @@ func Hub[T client.Object](name string, setDefaults func(old, obj T)) Version[T] 
 func Spoke[T, S client.Object](name string, toHub func(ctx context.Context, src S, dst T) error, setDefaults func(old, obj S)) Version[T] {
 	return Version[T]{
 		name: name,
-		decode: func(ctx context.Context, raw []byte) (T, error) {
+		decode: func(ctx context.Context, raw []byte) (T, client.Object, error) {
 			src, err := decode[S](raw)
 			if err != nil {
 				var none T
-				return none, err
+				return none, nil, err
 			}
 			if toHub == nil {
-				return any(src).(T), nil
+				return any(src).(T), src, nil
 			}
 			dst := fresh[T]()
 			if err := toHub(ctx, src, dst); err != nil {
-				return dst, fmt.Errorf("converting from %s: %w", name, err)
+				return dst, nil, fmt.Errorf("converting from %s: %w", name, err)
 			}
-			return dst, nil
+			return dst, src, nil
 		},
-		defaulted: func(old, raw []byte) (client.Object, client.Object, error) {
+		defaulted: func(old, raw []byte) (client.Object, client.Object, bool, error) {
 			before, err := decode[S](raw)
 			if err != nil {
-				return nil, nil, err
-			}
-			var prior S
-			if len(old) > 0 {
-				if prior, err = decode[S](old); err != nil {
-					return nil, nil, err
-				}
+				return nil, nil, false, err
 			}
 			after := before.DeepCopyObject().(S)
+			if len(old) == 0 {
+				var none S
+				setDefaults(none, after)
+				return before, after, false, nil
+			}
+			prior, err := decode[S](old)
+			if err != nil {
+				return nil, nil, false, err
+			}
 			setDefaults(prior, after)
-			return before, after, nil
+			return before, after, metadataOnly(prior, after), nil
 		},
 	}
 }

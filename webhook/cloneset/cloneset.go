@@ -100,10 +100,14 @@ func (o Options) validate(ctx context.Context, r admit.Request[*v1beta1.CloneSet
 		Pods:            pods,
 		VerticalScaling: o.Features.Enabled(features.InPlaceWorkloadVerticalScaling),
 	}
-	if r.Old == nil {
-		return valid.CloneSet(o.defaulted(r.New), vo), nil
+	var errs field.ErrorList
+	if cs, ok := r.Written.(*v1alpha1.CloneSet); ok {
+		errs = valid.CloneSetV1alpha1(cs)
 	}
-	return valid.CloneSetUpdate(o.defaulted(r.Old), o.defaulted(r.New), vo), nil
+	if r.Old == nil {
+		return append(errs, valid.CloneSet(o.defaulted(r.New), vo)...), nil
+	}
+	return append(errs, valid.CloneSetUpdate(o.defaulted(r.Old), o.defaulted(r.New), vo)...), nil
 }
 
 // defaulted returns a copy with every default, for the rules to look at: what is stored may

@@ -176,6 +176,14 @@ func TestRulesSeeDefaults(t *testing.T) {
 	}
 }
 
+func TestUnknownTypeInV1alpha1(t *testing.T) {
+	odd := spec(selector, tmpl("a"), `"updateStrategy":{"type":"RollingUpdate"}`)
+	resp := ask(t, handlers(t, "", nil), validate, "v1alpha1", "CREATE", "", odd)
+	if resp.Allowed || resp.Result.Code != 422 || !strings.Contains(resp.Result.Message, "spec.updateStrategy.type") {
+		t.Errorf("a type that only v1beta1 has: %v", resp)
+	}
+}
+
 func TestDeleteProtection(t *testing.T) {
 	protected := func(value, replicas string) string {
 		return `{"metadata":{"name":"web","namespace":"shop","labels":{"policy.kruise.io/delete-protection":"` + value + `"}},"spec":{"replicas":` + replicas + `}}`

@@ -56,9 +56,11 @@ type CloneSetSpec struct {
 	// +optional
 	UpdateStrategy CloneSetUpdateStrategy `json:"updateStrategy,omitempty"`
 	// RevisionHistoryLimit is how many revisions that no Pod uses are kept; 10 when absent.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="revisionHistoryLimit must be 0 or more"
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 	// MinReadySeconds is how long a Pod must have been ready before it counts as available.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="minReadySeconds must be 0 or more"
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// Lifecycle holds hooks that other controllers use to gate state changes of Pods.
@@ -77,6 +79,7 @@ type CloneSetScaleStrategy struct {
 	PodsToDelete []string `json:"podsToDelete,omitempty"`
 	// MaxUnavailable limits creation: no Pod is created while so many are unavailable.
 	// A percentage is of replicas, rounded up. Absent: no limit.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]+([.][0-9]+)?%$')",message="maxUnavailable must be 0 or more, without quotes, or a percentage such as 20%"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// EnablePVCReuse keeps the claims of a Pod that somebody else deleted for its replacement.
@@ -113,11 +116,11 @@ type RollingUpdateCloneSetStrategy struct {
 	// +optional
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
 	// MaxUnavailable is how many Pods may be unavailable during the update; 20% when absent.
-	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^[0-9]+([.][0-9]+)?%$')",message="maxUnavailable must be a number without quotes or a percentage such as 20%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]+([.][0-9]+)?%$')",message="maxUnavailable must be 0 or more, without quotes, or a percentage such as 20%"
 	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// MaxSurge is how many Pods may exist above replicas during the update; 0 when absent.
-	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^[0-9]+([.][0-9]+)?%$')",message="maxSurge must be a number without quotes or a percentage such as 20%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]+([.][0-9]+)?%$')",message="maxSurge must be 0 or more, without quotes, or a percentage such as 20%"
 	// +optional
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 	// Paused stops updates; scaling goes on.
@@ -137,6 +140,7 @@ type RollingUpdateCloneSetStrategy struct {
 // InPlaceUpdateStrategy tunes in-place updates.
 type InPlaceUpdateStrategy struct {
 	// GracePeriodSeconds is the time between turning a Pod not ready and changing it.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="gracePeriodSeconds must be 0 or more"
 	// +optional
 	GracePeriodSeconds int32 `json:"gracePeriodSeconds,omitempty"`
 	// ImagePreDownloadParallelism is how many nodes pull the new image at once; 1 when absent.

@@ -148,11 +148,11 @@ func (o *gatesChange) change(ctx context.Context, c *install.Cluster, e install.
 		}
 		return o.done(value, changes, "would be set "+suffix, format)
 	}
-	question := "Restart manager and daemon with the new gates" + contextOf(o.Factory) + "?"
+	question := "Restart manager and daemon with the new gates" + o.Factory.ContextWords() + "?"
 	if risky {
 		question = "This is risky. " + question
 	}
-	if err := confirm(ctx, o.Factory, o.doing(args), question); err != nil {
+	if err := o.Factory.Confirm(ctx, o.doing(args), question); err != nil {
 		return err
 	}
 	if err := o.write(ctx, c, e, value); err != nil {

@@ -245,7 +245,7 @@ func (o *installOptions) apply(ctx context.Context, c *install.Cluster, m *insta
 		}
 		fmt.Fprintln(o.ErrOut, "This will:")
 		printPlan(o.Factory, plan, nil)
-		if err := confirm(ctx, o.Factory, "install", "Go on"+o.where()+"?"); err != nil {
+		if err := o.Factory.Confirm(ctx, "install", "Go on"+o.where()+"?"); err != nil {
 			return err
 		}
 	}
@@ -260,14 +260,7 @@ func (o *installOptions) apply(ctx context.Context, c *install.Cluster, m *insta
 }
 
 // where names the context for questions.
-func (o *installOptions) where() string { return contextOf(o.Factory) }
-
-func contextOf(f *factory.Factory) string {
-	if name := f.ContextName(); name != "" {
-		return " in context " + name
-	}
-	return ""
-}
+func (o *installOptions) where() string { return o.Factory.ContextWords() }
 
 func (o *installOptions) printDryRun(m *install.Manifests, plan []install.Change, mode install.DryRun, format out.Format) error {
 	if !format.People() {

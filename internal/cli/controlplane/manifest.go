@@ -290,7 +290,7 @@ func prune(ctx context.Context, f *factory.Factory, values *valueFlags, mode ins
 	if mode != install.DryRunNone {
 		return nil
 	}
-	if err := confirm(ctx, f, "prune", fmt.Sprintf("Delete these %s%s?", out.Plural(len(obsolete), "object"), contextOf(f))); err != nil {
+	if err := f.Confirm(ctx, "prune", fmt.Sprintf("Delete these %s%s?", out.Plural(len(obsolete), "object"), f.ContextWords())); err != nil {
 		return err
 	}
 	pruned, err := c.Prune(ctx, m, inv, includeCRDs, install.Progress{})

@@ -131,7 +131,7 @@ func TestRender(t *testing.T) {
 		for _, args := range [][]string{{"--feature-gates=KruiseDaemon=false"}, {"--enable-daemon=false"}} {
 			r := run(t, append([]string{"manifest", "render"}, args...)...)
 			require.Zero(t, r.code, r.err)
-			require.NotContains(t, r.out, "kind: DaemonSet")
+			require.NotContains(t, r.out, "\nkind: DaemonSet\n")
 			require.Contains(t, r.out, "--feature-gates=KruiseDaemon=false\n")
 			require.Empty(t, r.err)
 		}

@@ -186,14 +186,14 @@ func (o *uninstallOptions) ask(ctx context.Context, r *install.Removal) error {
 		if name := o.ContextName(); name != "" {
 			word += " " + name
 		}
-		return confirmWord(ctx, o.Factory, "uninstall", "This deletes the CRDs and all their objects.", word)
+		return o.Factory.ConfirmWord(ctx, "uninstall", "This deletes the CRDs and all their objects.", word)
 	}
-	return confirm(ctx, o.Factory, "uninstall", fmt.Sprintf("Remove the installation in namespace %s%s?", r.Namespace, contextOf(o.Factory)))
+	return o.Factory.Confirm(ctx, "uninstall", fmt.Sprintf("Remove the installation in namespace %s%s?", r.Namespace, o.Factory.ContextWords()))
 }
 
 func (o *uninstallOptions) printPlan(r *install.Removal) {
 	w := o.ErrOut
-	fmt.Fprintf(w, "Removes the installation in namespace %s%s, in this order:\n", r.Namespace, contextOf(o.Factory))
+	fmt.Fprintf(w, "Removes the installation in namespace %s%s, in this order:\n", r.Namespace, o.Factory.ContextWords())
 	for _, e := range r.Objects {
 		fmt.Fprintf(w, "  %s\n", e)
 	}

@@ -179,7 +179,7 @@ func (o *upgradeOptions) apply(ctx context.Context, c *install.Cluster, m *insta
 	}
 	fmt.Fprintf(o.ErrOut, "Upgrade from %s to %s:\n", orDash(e.Version), m.Version)
 	o.printChanges(plan, obsolete, diffs)
-	if err := confirm(ctx, o.Factory, "upgrade", "Go on"+contextOf(o.Factory)+"?"); err != nil {
+	if err := o.Factory.Confirm(ctx, "upgrade", "Go on"+o.Factory.ContextWords()+"?"); err != nil {
 		return err
 	}
 	previous, err := o.previous(ctx, c, m)

@@ -40,7 +40,7 @@ func Complete(f *factory.Factory, kinds []*target.Kind) cobra.CompletionFunc {
 		}
 		var words []string
 		for _, k := range kinds {
-			words = append(words, k.Singular+"/")
+			words = append(words, k.Word()+"/")
 		}
 		return words, quiet | cobra.ShellCompDirectiveNoSpace
 	}

@@ -76,15 +76,33 @@ func Names(f *factory.Factory, verb target.Verb, args []string, files *Files) ([
 	for _, info := range infos {
 		gk := info.Object.GetObjectKind().GroupVersionKind().GroupKind()
 		for _, k := range verb.Kinds {
-			if k.GroupKind == gk {
-				names = append(names, target.Name{Kinds: []*target.Kind{k}, Name: info.Name, Typed: target.Short(k, info.Name)})
+			if k.GroupKind != gk {
+				continue
 			}
+			ns, err := NamespaceOf(f, info.Name, info.Namespace)
+			if err != nil {
+				return nil, err
+			}
+			names = append(names, target.Name{Kinds: []*target.Kind{k}, Name: info.Name, Typed: target.Short(k, info.Name), Namespace: ns})
 		}
 	}
 	if len(names) == 0 {
 		return nil, out.Usagef("the given files hold no %s", target.List(verb.Kinds))
 	}
 	return names, nil
+}
+
+// NamespaceOf is where an object of a manifest goes: the namespace written in it. Another
+// one on the command line is a usage error, as in kubectl.
+func NamespaceOf(f *factory.Factory, name, written string) (string, error) {
+	if written == "" || !f.NamespaceGiven() {
+		return written, nil
+	}
+	ns, err := f.Namespace()
+	if err != nil || ns == written {
+		return written, err
+	}
+	return "", out.Usagef("the manifest puts %s into namespace %q, and -n says %q", name, written, ns)
 }
 
 // Resolve reads every named object from the server, in the order given. It stops at the
@@ -100,15 +118,19 @@ func Resolve(ctx context.Context, f *factory.Factory, verb target.Verb, names []
 	}
 	var objects []target.Object
 	for _, n := range names {
-		o, err := fetch.Object(ctx, c, verb, n, ns)
+		in := ns
+		if n.Namespace != "" {
+			in = n.Namespace
+		}
+		o, err := fetch.Object(ctx, c, verb, n, in)
 		if err != nil {
-			return nil, ResolveError(f, verb, n, ns, err)
+			return nil, ResolveError(f, verb, n, in, err)
 		}
 		if o.Note != "" {
 			f.Note("%s", o.Note)
 		}
 		if o.Kind.ClusterScoped && f.NamespaceGiven() {
-			f.Note("%s has no namespace; -n is ignored", o.Kind.Singular)
+			f.Note("%s has no namespace; -n is ignored", o.Kind.Word())
 		}
 		objects = append(objects, o)
 	}
@@ -122,17 +144,17 @@ func ResolveError(f *factory.Factory, verb target.Verb, n target.Name, ns string
 		return asUsage(f, err)
 	}
 	kind := n.Kinds[0]
-	where := fmt.Sprintf("%s %s/%s", kind.Singular, ns, n.Name)
+	where := fmt.Sprintf("%s %s/%s", kind.Word(), ns, n.Name)
 	if kind.ClusterScoped {
-		where = kind.Singular + " " + n.Name
+		where = kind.Word() + " " + n.Name
 	}
 	fail := &out.Failure{Doing: Phrase(verb.Command) + " " + where, Cause: err, Object: target.Short(kind, n.Name)}
 	switch {
 	case apierrors.IsNotFound(err) && len(n.Kinds) == 1:
 		fail.Why, fail.Next = "not found", "kubectl get "+kind.Spelling()+" -n "+ns
-		fail.Cause = fmt.Errorf("namespace %q has no %s named %q", ns, kind.Singular, n.Name)
+		fail.Cause = fmt.Errorf("namespace %q has no %s named %q", ns, kind.Word(), n.Name)
 		if kind.ClusterScoped {
-			fail.Cause, fail.Next = fmt.Errorf("there is no %s named %q", kind.Singular, n.Name), "kubectl get "+kind.Spelling()
+			fail.Cause, fail.Next = fmt.Errorf("there is no %s named %q", kind.Word(), n.Name), "kubectl get "+kind.Spelling()
 		}
 		fail.Cause = &notFound{fail.Cause, err}
 	case errors.As(err, new(*target.NotServedError)):
@@ -294,7 +316,7 @@ func Client(f *factory.Factory, doing string) (client.WithWatch, error) {
 }
 
 // commands are the first words of this tool's commands that findings point to.
-var commands = []string{"rollout ", "why ", "status", "image ", "set ", "inplace "}
+var commands = []string{"rollout ", "why ", "status", "image ", "set ", "inplace ", "scale ", "scaledown "}
 
 // Next puts the program's name in front of each line that is one of its commands;
 // anything else is a sentence or another program's command and stays.
@@ -315,7 +337,9 @@ var phrases = map[string]string{
 	"rollout status": "follow the rollout of", "rollout watch": "follow the rollout of", "rollout history": "list the revisions of",
 	"rollout undo": "undo", "rollout pause": "pause", "rollout resume": "resume", "rollout restart": "restart",
 	"rollout partition": "set the partition of", "partition": "set the partition of", "rollout preview": "preview",
-	"set image": "set the image of", "why": "explain", "inplace status": "explain", "image status": "show", "image wait": "wait for",
+	"set image": "set the image of", "set env": "set the variables of", "set resources": "set the resources of",
+	"scale": "scale", "scaledown": "scale down",
+	"why": "explain", "inplace status": "explain", "image status": "show", "image wait": "wait for",
 }
 
 // Phrase completes "cannot …" for a command.
@@ -341,15 +365,26 @@ func Failure(f *factory.Factory, verb string, o target.Object, err error, next s
 // Each runs do for every named object and folds the errors: those of all but the last
 // are printed at once, so that none is lost.
 func Each(ctx context.Context, f *factory.Factory, v target.Verb, names []target.Name, do func(context.Context, adapter.Workload) error) error {
+	return EachObject(ctx, f, v, names, func(ctx context.Context, o target.Object) error {
+		w, err := adapter.Wrap(o)
+		if err != nil {
+			return &out.Failure{Doing: Phrase(v.Command) + " " + o.Title(), Cause: err, Object: o.Short()}
+		}
+		return do(ctx, w)
+	})
+}
+
+// EachObject is Each for commands that need no row of the adapter.
+func EachObject(ctx context.Context, f *factory.Factory, v target.Verb, names []target.Name, do func(context.Context, target.Object) error) error {
 	var codes []int
 	var last error
 	for i, n := range names {
 		err := func() error {
-			ws, err := Workloads(ctx, f, v, []target.Name{n})
+			objects, err := Resolve(ctx, f, v, []target.Name{n})
 			if err != nil {
 				return err
 			}
-			return do(ctx, ws[0])
+			return do(ctx, objects[0])
 		}()
 		codes = append(codes, out.ExitCode(err))
 		if err != nil {

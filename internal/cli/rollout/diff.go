@@ -41,13 +41,12 @@ func stepVerdict(s diagnose.Snapshot, a, b adapter.Revision) string {
 	if a.Template != nil && b.Template != nil && adapter.SameTemplate(a.Template, b.Template) {
 		return "verdict: NO CHANGE"
 	}
-	policy, _ := s.Workload.Value(s.Workload.At.Policy)
-	c := inplace.Compare(a.Source, b.Source, s.Gates.InPlace)
+	c := inplace.Compare(a.Source, b.Source, diagnose.EngineOptions(s))
 	switch {
 	case c.InPlace == nil && len(c.Recreate) > 0:
 		return "verdict: RECREATE - " + c.Recreate[0].String()
-	case policy == nil || policy == "ReCreate":
-		return "verdict: RECREATE - podUpdatePolicy is ReCreate (it could be done in place)"
+	case s.Workload.RecreatesOnly():
+		return "verdict: RECREATE - " + s.Workload.PolicyText() + " (it could be done in place)"
 	}
 	return "verdict: IN PLACE" + restarts(c.InPlace)
 }

@@ -28,6 +28,7 @@ type historyOptions struct {
 	diff     string
 	limit    int
 	files    object.Files
+	sel      object.Select
 	output   out.Output
 }
 
@@ -50,6 +51,7 @@ func newHistory(f *factory.Factory) *cobra.Command {
 	fs.BoolVar(&o.output.NoHeaders, "no-headers", false, "leave out the header line of the table")
 	out.Group(fs, "Target", "revision", "diff", "limit")
 	o.files.AddTo(fs, "list")
+	o.sel.AddTo(fs, true)
 	o.output.AddTo(fs, "wide", "name")
 	_ = cmd.RegisterFlagCompletionFunc("revision", completeRevisions(f))
 	return cmd
@@ -67,7 +69,7 @@ func (o *historyOptions) run(ctx context.Context, args []string) error {
 	if n, err := strconv.ParseInt(o.revision, 10, 64); err == nil && n < 0 {
 		return out.Usagef("--revision %d is negative", n)
 	}
-	names, err := object.Names(o.f, v, args, &o.files)
+	names, err := object.Targets(ctx, o.f, v, args, &o.files, &o.sel)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 	"github.com/kruisectl/kruisectl/internal/rollout/fetch"
+	"github.com/kruisectl/kruisectl/internal/rollout/target"
 )
 
 // partitionOptions is one run of `rollout partition`.
@@ -97,7 +98,7 @@ func (o *partitionOptions) check(text string) error {
 		_, err := apply.Updated(o.updated, 0)
 		return err
 	}
-	_, err := apply.ParsePartition(text, true)
+	_, err := apply.ParsePartition(text)
 	return err
 }
 
@@ -110,10 +111,16 @@ func (o *partitionOptions) one(ctx context.Context, w adapter.Workload, text str
 	if o.updated != "" {
 		value, err = apply.Updated(o.updated, before.Desired)
 	} else {
-		value, err = apply.ParsePartition(text, w.PercentPartition)
+		value, err = apply.ParsePartition(text)
 	}
 	if err != nil {
 		return out.Usage(err)
+	}
+	if share := value; share.Type == intstr.String && !w.PercentPartition {
+		if value, err = apply.Fixed(share, before.Desired); err != nil {
+			return out.Usage(err)
+		}
+		o.f.Note("this kind takes a number of pods: %s of %d is %s now, and does not follow scaling", share.String(), before.Desired, value.String())
 	}
 	if err := o.write.Guard(o.f, "partition", w.Object, false); err != nil {
 		return err
@@ -154,10 +161,12 @@ func (o *partitionOptions) notes(ctx context.Context, w adapter.Workload, value 
 		return
 	}
 	s, err := fetch.Snapshot(ctx, c, w, fetch.Want{Pods: true, Revisions: true, Gates: true})
-	if err != nil || facts.UpdateRevision == facts.CurrentRevision {
+	if err != nil || !facts.UnderWay() {
 		return
 	}
-	if over := facts.Updated - facts.Partition.Target; over > 0 && !s.Gates.Plan.PartitionRollback {
+	if over := facts.Updated - facts.Partition.Target; over > 0 && w.Kind != target.CloneSet {
+		o.f.Note("%s stay updated: a higher partition takes none back", out.Plural(over, "updated pod"))
+	} else if over > 0 && !s.Gates.Plan.PartitionRollback {
 		o.f.Note("%s stay updated: feature gate CloneSetPartitionRollback, which would take them back, is off", out.Plural(over, "updated pod"))
 	}
 	if plan := diagnose.PlanOf(s, time.Time{}); len(plan.Next) > 0 {

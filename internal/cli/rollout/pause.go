@@ -20,6 +20,7 @@ type pauseOptions struct {
 	f      *factory.Factory
 	paused bool
 	files  object.Files
+	sel    object.Select
 	write  object.Write
 	output out.Output
 }
@@ -55,6 +56,7 @@ func (o *pauseOptions) command(short, example, also string) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	o.files.AddTo(cmd.Flags(), o.word())
+	o.sel.AddTo(cmd.Flags(), false)
 	o.write.AddTo(cmd.Flags())
 	o.output.AddTo(cmd.Flags(), "name")
 	return cmd
@@ -73,8 +75,11 @@ func (o *pauseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	names, err := object.Names(o.f, v, args, &o.files)
+	names, err := object.Targets(ctx, o.f, v, args, &o.files, &o.sel)
 	if err != nil {
+		return err
+	}
+	if err := o.sel.Confirm(ctx, o.f, v, names, opts.DryRun != apply.DryRunNone); err != nil {
 		return err
 	}
 	return each(ctx, o.f, v, names, func(ctx context.Context, w adapter.Workload) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 	"github.com/kruisectl/kruisectl/internal/rollout/fetch"
+	"github.com/kruisectl/kruisectl/internal/rollout/target"
 )
 
 // restartOptions is one run of `rollout restart`.
@@ -30,6 +31,7 @@ type restartOptions struct {
 	envName     string
 	waitGiven   bool
 	files       object.Files
+	sel         object.Select
 	write       object.Write
 	wait        waitFlags
 	output      out.Output
@@ -43,7 +45,9 @@ func newRestart(f *factory.Factory) *cobra.Command {
 		Long: "Restart every pod of a workload once, a few at a time.\n\n" +
 			"  template  changes the template, which makes a new revision\n" +
 			"  pods      marks the pods to be replaced, in waves; no new revision\n" +
-			"  auto      pods where the update policy is in place, else template",
+			"            (cloneset, asts)\n" +
+			"  auto      pods where it works and the update policy is in place, else\n" +
+			"            template",
 		Example: "  kruisectl rollout restart cloneset/web\n" +
 			"  kruisectl rollout restart cloneset/web --method=pods --max-parallel=2 --wait\n" +
 			"  kruisectl rollout restart cloneset/a cloneset/b --method=template",
@@ -60,6 +64,7 @@ func newRestart(f *factory.Factory) *cobra.Command {
 	fs.StringVar(&o.envName, "env-name", "RESTARTED_AT", "variable set under an in-place policy (method template)")
 	out.Group(fs, "Change", "method", "max-parallel", "env-name")
 	o.files.AddTo(fs, "restart")
+	o.sel.AddTo(fs, false)
 	o.write.AddTo(fs)
 	o.wait.AddTo(fs)
 	o.output.AddTo(fs, "name")
@@ -93,8 +98,11 @@ func (o *restartOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	names, err := object.Names(o.f, v, args, &o.files)
+	names, err := object.Targets(ctx, o.f, v, args, &o.files, &o.sel)
 	if err != nil {
+		return err
+	}
+	if err := o.sel.Confirm(ctx, o.f, v, names, opts.DryRun != apply.DryRunNone); err != nil {
 		return err
 	}
 	if o.wait.timeout > 0 {
@@ -109,7 +117,7 @@ func (o *restartOptions) run(ctx context.Context, args []string) error {
 		method := o.method
 		if method == "auto" {
 			method = "template"
-			if p, _ := w.Value(w.At.Policy); p == "InPlaceIfPossible" || p == "InPlaceOnly" {
+			if w.Marks && !w.RecreatesOnly() {
 				method = "pods"
 			}
 		}
@@ -125,7 +133,7 @@ func (o *restartOptions) template(ctx context.Context, w adapter.Workload, opts 
 	if err != nil {
 		return failure(o.f, "restart", w.Object, err, "")
 	}
-	if facts.Partition.Keep > 0 || facts.UpdateRevision != facts.CurrentRevision {
+	if facts.Partition.Keep > 0 || facts.UnderWay() {
 		return failure(o.f, "restart", w.Object,
 			errors.New("a rollout is under way; a changed template would mix in a third revision"),
 			"rollout restart "+w.Short()+" --method=pods")
@@ -147,6 +155,30 @@ func (o *restartOptions) template(ctx context.Context, w adapter.Workload, opts 
 	return o.wait.follow(ctx, o.f, res.After, opts)
 }
 
+// refusesMarks says why marked Pods of this workload would not be replaced; nil when they
+// would.
+func refusesMarks(w adapter.Workload, s diagnose.Snapshot, now time.Time) error {
+	if !w.Marks {
+		return out.Usagef("--method pods works on cloneset and asts: the controller of %s does not look at marked pods; use template", w.Kind.Word())
+	}
+	if w.Kind != target.StatefulSet {
+		return nil
+	}
+	switch {
+	case s.Facts.Manual:
+		return errors.New("under OnDelete its controller does not replace marked pods; delete them by hand, or use --method=template")
+	case s.Facts.Paused:
+		return errors.New("it is paused, and then its controller does not replace marked pods; resume it first")
+	case w.Ordered():
+		for _, p := range s.Pods {
+			if !diagnose.Available(p, 0, now) {
+				return fmt.Errorf("pod %s is not available, and a set that keeps the order (OrderedReady) replaces no pod before all are", p.Name)
+			}
+		}
+	}
+	return nil
+}
+
 // pods marks the Pods there are, wave by wave, to be deleted and replaced.
 func (o *restartOptions) pods(ctx context.Context, w adapter.Workload, opts apply.Options, format out.Format) error {
 	c, err := o.f.WatchClient()
@@ -159,6 +191,9 @@ func (o *restartOptions) pods(ctx context.Context, w adapter.Workload, opts appl
 	}
 	if s.Pods == nil {
 		return failure(o.f, "restart", w.Object, fmt.Errorf("its pods cannot be read: %s", s.Hidden[0]), "")
+	}
+	if err := refusesMarks(w, s, o.f.Clock.Now()); err != nil {
+		return failure(o.f, "restart", w.Object, err, "why "+w.Short())
 	}
 	size := o.maxParallel
 	if size == 0 {

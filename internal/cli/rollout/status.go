@@ -35,6 +35,7 @@ type statusOptions struct {
 	failOn         []string
 	failAfter      time.Duration
 	files          object.Files
+	sel            object.Select
 	output         out.Output
 }
 
@@ -64,6 +65,7 @@ func newStatus(f *factory.Factory) *cobra.Command {
 	fs.BoolVar(&o.check, "check", false, "look once; the exit code is the verdict")
 	out.Group(fs, "Wait", "watch", "check")
 	o.files.AddTo(fs, "follow")
+	o.sel.AddTo(fs, true)
 	o.output.AddTo(fs, "name", "jsonl")
 	return cmd
 }
@@ -100,9 +102,12 @@ func (o *statusOptions) run(ctx context.Context, args []string) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	names, err := object.Names(o.f, v, args, &o.files)
+	names, err := object.Targets(ctx, o.f, v, args, &o.files, &o.sel)
 	if err != nil {
 		return err
+	}
+	if len(names) == 0 {
+		return nil
 	}
 	return o.follow(ctx, v, names, format)
 }

@@ -30,6 +30,7 @@ type undoOptions struct {
 	keepPartition bool
 	resume        bool
 	files         object.Files
+	sel           object.Select
 	write         object.Write
 	wait          waitFlags
 	output        out.Output
@@ -58,6 +59,7 @@ func newUndo(f *factory.Factory) *cobra.Command {
 	fs.BoolVar(&o.resume, "resume", false, "also clear the pause")
 	out.Group(fs, "Change", "to-revision", "to", "keep-partition", "resume")
 	o.files.AddTo(fs, "undo")
+	o.sel.AddTo(fs, false)
 	o.write.AddTo(fs)
 	o.write.AddReason(fs)
 	o.wait.AddTo(fs)
@@ -100,8 +102,11 @@ func (o *undoOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	names, err := object.Names(o.f, v, args, &o.files)
+	names, err := object.Targets(ctx, o.f, v, args, &o.files, &o.sel)
 	if err != nil {
+		return err
+	}
+	if err := o.sel.Confirm(ctx, o.f, v, names, opts.DryRun != apply.DryRunNone); err != nil {
 		return err
 	}
 	return each(ctx, o.f, v, names, func(ctx context.Context, w adapter.Workload) error {
@@ -205,15 +210,14 @@ func effect(s diagnose.Snapshot, to adapter.Revision) string {
 	if s.Pods == nil {
 		return ""
 	}
-	policy, _ := s.Workload.Value(s.Workload.At.Policy)
 	inPlace, recreate := 0, 0
 	containers := map[string]bool{}
 	for _, r := range s.Workload.Revisions(s.Stored, s.Pods) {
 		if r.Name == to.Name || r.Pods <= 0 {
 			continue
 		}
-		c := inplace.Compare(r.Source, to.Source, s.Gates.InPlace)
-		if c.InPlace == nil || policy == nil || policy == "ReCreate" {
+		c := inplace.Compare(r.Source, to.Source, diagnose.EngineOptions(s))
+		if c.InPlace == nil || s.Workload.RecreatesOnly() {
 			recreate += r.Pods
 			continue
 		}

@@ -11,10 +11,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
@@ -50,12 +52,21 @@ type Adapter struct {
 	Fields map[string]Fields
 	// PercentPartition: the partition may be a percentage.
 	PercentPartition bool
+	// DefaultPolicy is the update policy of an object that names none.
+	DefaultPolicy string
+	// Scale: the kind has the scale subresource.
+	Scale bool
+	// Marks: Pods labelled for deletion are replaced by the controller.
+	Marks bool
+	// Revisions reads the names of the update and the current revision from the status; nil
+	// means they are there as updateRevision and currentRevision.
+	Revisions func(*unstructured.Unstructured) (update, current string)
 	// Facts reads what the verdict needs.
 	Facts func(*unstructured.Unstructured) (verdict.Facts, error)
 }
 
 // all is the table.
-var all = []*Adapter{cloneSet}
+var all = []*Adapter{cloneSet, statefulSet, daemonSet}
 
 // Kinds lists the kinds that have a row, in the order shown to users.
 func Kinds() []*target.Kind {
@@ -148,17 +159,80 @@ func (w Workload) Value(p Path) (any, bool) {
 	return v, ok && err == nil
 }
 
-// Status names of revisions.
 func status(u *unstructured.Unstructured, field string) string {
 	s, _, _ := unstructured.NestedString(u.Object, "status", field)
 	return s
 }
 
-// UpdateRevision and CurrentRevision are the names in the status.
-func (w Workload) UpdateRevision() string { return status(w.Live, "updateRevision") }
+// UpdateRevision is the name of the revision that Pods go to, as the status has it.
+func (w Workload) UpdateRevision() string {
+	update, _ := w.revisionNames()
+	return update
+}
 
-// CurrentRevision is the revision that kept Pods are at.
-func (w Workload) CurrentRevision() string { return status(w.Live, "currentRevision") }
+// CurrentRevision is the name of the revision that kept Pods are at; "" for kinds whose
+// status does not name it.
+func (w Workload) CurrentRevision() string {
+	_, current := w.revisionNames()
+	return current
+}
+
+func (w Workload) revisionNames() (update, current string) {
+	if w.Adapter.Revisions != nil {
+		return w.Adapter.Revisions(w.Live)
+	}
+	return status(w.Live, "updateRevision"), status(w.Live, "currentRevision")
+}
+
+// Policy is the update policy as in the object, "" when absent.
+func (w Workload) Policy() string {
+	v, _ := w.Value(w.At.Policy)
+	s, _ := v.(string)
+	return s
+}
+
+// RecreatesOnly reports a policy under which every update replaces the Pod.
+func (w Workload) RecreatesOnly() bool { return !strings.HasPrefix(w.Policy(), "InPlace") }
+
+// PolicyText is field and value of the update policy for a sentence, e.g. "podUpdatePolicy
+// is ReCreate".
+func (w Workload) PolicyText() string {
+	value := w.Policy()
+	if value == "" {
+		value = w.DefaultPolicy
+	}
+	return w.At.Policy[len(w.At.Policy)-1] + " is " + value
+}
+
+// Lifecycle decodes spec.lifecycle; nil when the object has none or it cannot be read.
+func (w Workload) Lifecycle() *v1beta1.Lifecycle {
+	raw, ok, err := unstructured.NestedMap(w.Live.Object, "spec", "lifecycle")
+	if err != nil || !ok {
+		return nil
+	}
+	l := &v1beta1.Lifecycle{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(raw, l) != nil {
+		return nil
+	}
+	return l
+}
+
+// Conditions decodes status.conditions, leaving out those that cannot be read.
+func (w Workload) Conditions() []metav1.Condition {
+	list, _, _ := unstructured.NestedSlice(w.Live.Object, "status", "conditions")
+	var out []metav1.Condition
+	for _, item := range list {
+		m, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		c := metav1.Condition{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(m, &c) == nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
 
 func number(u *unstructured.Unstructured, fields ...string) (int, bool) {
 	n, ok, err := unstructured.NestedInt64(u.Object, fields...)

@@ -21,6 +21,9 @@ import (
 var cloneSet = &Adapter{
 	For:              target.CloneSet,
 	PercentPartition: true,
+	DefaultPolicy:    "ReCreate",
+	Scale:            true,
+	Marks:            true,
 	Fields: map[string]Fields{
 		"v1beta1": {
 			Template:       Path{"spec", "template"},

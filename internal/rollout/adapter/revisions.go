@@ -84,10 +84,10 @@ func (w Workload) Revisions(stored []*appsv1.ControllerRevision, pods []*corev1.
 				r.Images = append(r.Images, c.Image)
 			}
 		}
-		if s.Name == w.UpdateRevision() {
+		if named(s, w.UpdateRevision()) {
 			r.Roles = append(r.Roles, RoleUpdate)
 		}
-		if s.Name == w.CurrentRevision() {
+		if named(s, w.CurrentRevision()) {
 			r.Roles = append(r.Roles, RoleCurrent)
 		}
 		if liveErr == nil && r.Template != nil && SameTemplate(live, r.Template) {
@@ -104,6 +104,12 @@ func (w Workload) Revisions(stored []*appsv1.ControllerRevision, pods []*corev1.
 		list = append(list, r)
 	}
 	return list
+}
+
+// named compares what Pods carry: a status may hold the hash of a revision without the
+// name of the workload.
+func named(r *appsv1.ControllerRevision, name string) bool {
+	return name != "" && revision.SameRevision(name, r.Name)
 }
 
 // SameTemplate compares templates by meaning: equal quantities are equal however they

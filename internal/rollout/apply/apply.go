@@ -89,7 +89,7 @@ const maxAttempts = 5
 // ErrNotStored is wrapped when the server accepted a change but holds something else.
 var ErrNotStored = errors.New("accepted but not stored as asked")
 
-// Patch sends change for w. stored, when not nil, replaces the comparison of the answer
+// Patch sends change for w; a client dry run asks no server, and c may be nil. stored, when not nil, replaces the comparison of the answer
 // with the values asked for.
 func Patch(ctx context.Context, c client.Client, w adapter.Workload, o Options, change Change, stored func(after adapter.Workload) error) (Outcome, error) {
 	for attempt := 1; ; attempt++ {
@@ -109,6 +109,9 @@ func Patch(ctx context.Context, c client.Client, w adapter.Workload, o Options, 
 				stored = func(after adapter.Workload) error { return holds(after.Live, ops) }
 			}
 			return out, stored(after)
+		}
+		if o.DryRun == DryRunClient { // nobody else writes to the copy
+			return out, fmt.Errorf("changing %s: %w", w.Object, err)
 		}
 		fresh, again := raced(ctx, c, w, err)
 		if !again || attempt >= maxAttempts {
@@ -134,7 +137,10 @@ func raced(ctx context.Context, c client.Client, w adapter.Workload, err error) 
 }
 
 func send(ctx context.Context, c client.Client, w adapter.Workload, o Options, ops []Op) (adapter.Workload, error) {
-	tested := append([]Op{{Op: "test", Path: "/metadata/resourceVersion", Value: w.Live.GetResourceVersion()}}, ops...)
+	tested := ops
+	if rv := w.Live.GetResourceVersion(); rv != "" || o.DryRun != DryRunClient { // a manifest has none
+		tested = append([]Op{{Op: "test", Path: "/metadata/resourceVersion", Value: rv}}, ops...)
+	}
 	data, err := json.Marshal(tested)
 	if err != nil {
 		return w, fmt.Errorf("encoding the patch: %w", err)
@@ -180,6 +186,7 @@ func holds(u *unstructured.Unstructured, ops []Op) error {
 	for _, op := range ops {
 		got, there := lookup(u.Object, op.Path)
 		switch {
+		case op.Op == "test": // it spoke of the object before
 		case op.Op == "remove":
 			if there {
 				return fmt.Errorf("%w: %s is still %s", ErrNotStored, fieldOf(op.Path), text(got))

@@ -33,19 +33,32 @@ func workload(t *testing.T, b fixture.CloneSetBuilder) adapter.Workload {
 
 func TestParsePartition(t *testing.T) {
 	for text, want := range map[string]string{"3": "3", "0": "0", "70%": "70%", "12.5%": "12.5%", "100%": "100%"} {
-		if v, err := ParsePartition(text, true); err != nil || v.String() != want {
+		if v, err := ParsePartition(text); err != nil || v.String() != want {
 			t.Errorf("ParsePartition(%q) = %s, %v", text, v.String(), err)
 		}
 	}
 	for text, want := range map[string]string{
 		"130%": "over 100%", "-1": "negative", "half": "neither a number", "5 %": "neither a number", "": "neither a number", "101%": "over 100%",
 	} {
-		if v, err := ParsePartition(text, true); err == nil || !strings.Contains(err.Error(), want) {
+		if v, err := ParsePartition(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParsePartition(%q) = %s, %v, want an error with %q", text, v.String(), err, want)
 		}
 	}
-	if _, err := ParsePartition("30%", false); err == nil {
-		t.Error("a percentage is taken where only numbers are")
+}
+
+func TestFixedTakesAShareOfThePresentPods(t *testing.T) {
+	for _, tc := range []struct {
+		text     string
+		replicas int
+		want     string
+	}{{"3", 6, "3"}, {"50%", 6, "3"}, {"50%", 5, "3"}, {"99%", 4, "3"}, {"100%", 4, "4"}, {"0%", 4, "0"}, {"50%", 0, "0"}, {"99%", 1, "0"}} {
+		v, err := ParsePartition(tc.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Fixed(v, tc.replicas); err != nil || got.String() != tc.want {
+			t.Errorf("Fixed(%s, %d) = %s, %v, want %s", tc.text, tc.replicas, got.String(), err, tc.want)
+		}
 	}
 }
 

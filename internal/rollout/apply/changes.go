@@ -32,7 +32,7 @@ func Pause(paused bool) Change {
 
 // ParsePartition reads a partition as typed: a number of Pods or a percentage of
 // replicas, without sign. The error is one sentence for the user.
-func ParsePartition(text string, percentAllowed bool) (intstr.IntOrString, error) {
+func ParsePartition(text string) (intstr.IntOrString, error) {
 	v := intstr.Parse(text)
 	if v.Type == intstr.Int {
 		if v.IntVal < 0 {
@@ -43,13 +43,28 @@ func ParsePartition(text string, percentAllowed bool) (intstr.IntOrString, error
 	if err := percent.Check(v); err != nil {
 		return v, fmt.Errorf("partition %q is neither a number of pods nor a percentage such as 30%%", text)
 	}
-	if !percentAllowed {
-		return v, fmt.Errorf("partition %q: this kind takes a number of pods", text)
-	}
 	if over(text) {
 		return v, fmt.Errorf("partition %s is over 100%%: it is the share of pods that stay at the old revision", text)
 	}
 	return v, nil
+}
+
+// Fixed turns a percentage into a number of Pods, for kinds that take no other: rounded up,
+// so that not more Pods are updated than asked, but one at least when it is below 100%.
+func Fixed(v intstr.IntOrString, replicas int) (intstr.IntOrString, error) {
+	if v.Type == intstr.Int {
+		return v, nil
+	}
+	keep, err := percent.Of(v, int32(replicas), percent.Up)
+	if err != nil {
+		return v, err
+	}
+	if int(keep) == replicas && keep > 0 {
+		if exact, err := percent.Of(v, 1000000, percent.Up); err == nil && exact < 1000000 {
+			keep--
+		}
+	}
+	return intstr.FromInt32(keep), nil
 }
 
 // over reports a percentage above 100.
@@ -61,7 +76,7 @@ func over(text string) bool {
 // Updated turns "how many are to be updated" into a partition: a percentage stays one,
 // so that it follows scaling, a number is taken from replicas.
 func Updated(text string, replicas int) (intstr.IntOrString, error) {
-	v, err := ParsePartition(text, true)
+	v, err := ParsePartition(text)
 	if err != nil {
 		return v, errors.New(strings.Replace(err.Error(), "partition", "--updated", 1))
 	}
@@ -141,11 +156,20 @@ func Undo(to adapter.Revision, o UndoOptions) Change {
 // ClearsPartition reports that an undo to this revision has to set the partition to 0.
 func ClearsPartition(w adapter.Workload, to adapter.Revision) bool {
 	v, ok := w.Value(w.At.Partition)
-	if !ok || to.Name != w.CurrentRevision() {
+	if !ok || !isCurrent(w, to) {
 		return false
 	}
 	n, isInt := v.(int64)
 	return !isInt || n != 0
+}
+
+// isCurrent reports that to is the revision that kept Pods are at. Where the status does
+// not name it, that is any but the update revision which has Pods.
+func isCurrent(w adapter.Workload, to adapter.Revision) bool {
+	if current := w.CurrentRevision(); current != "" {
+		return to.Name == current
+	}
+	return !to.Has(adapter.RoleUpdate) && to.Pods > 0
 }
 
 // StoresTemplate checks that the live template is the wanted one; defaults that the

@@ -16,8 +16,6 @@ import (
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/podready"
 	"github.com/kruisectl/kruisectl/internal/revision"
-	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
-	"github.com/kruisectl/kruisectl/internal/rollout/target"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
 
@@ -44,10 +42,8 @@ type podCase struct {
 // no workload: a Pod without a known owner gets the findings that the Pod alone gives.
 func Pod(s Snapshot, p *corev1.Pod, now time.Time) Report {
 	c := &podCase{s: s, p: p, now: now}
-	if s.Workload.Kind == target.CloneSet {
-		if set, err := adapter.CloneSet(s.Workload.Live); err == nil {
-			c.lifecycle = set.Spec.Lifecycle
-		}
+	if s.Workload.Live != nil {
+		c.lifecycle = s.Workload.Lifecycle()
 	}
 	for _, rule := range []func(){
 		c.terminating, c.oldRevision, c.hooks, c.specifiedDelete, c.unscheduled, c.nodeDown,
@@ -161,9 +157,10 @@ func (c *podCase) oldRevision() {
 // holdSeverity: what a person decided is a cause; what nothing but a change ends blocks.
 func holdSeverity(why string) verdict.Severity {
 	switch why {
-	case "InPlaceOnly", "InPlaceUpdateHook", "PreDeleteHook":
+	case "InPlaceOnly", "InPlaceUpdateHook", "PreDeleteHook", "ClaimShapeDiffers", "ClaimNotExpandable":
 		return verdict.Blocker
-	case "Partition", "ScaleFirst", "Refreshing", "GracePeriod":
+	case "Partition", "Selector", "ScaleFirst", "ManageFirst", "Refreshing", "GracePeriod", "OrderedReady", "MinReadySeconds",
+		"Terminating", "BurstReplicas", "CreateBurst", "Surging", "ClaimOwners":
 		return verdict.Note
 	}
 	return verdict.Cause
@@ -179,8 +176,12 @@ func holdNext(why, object string) string {
 		return "delete the Pod to update it"
 	case "InPlaceOnly":
 		return "rollout preview " + object
-	case "MaxUnavailable":
+	case "MaxUnavailable", "MaxSurge", "OrderedReady", "Unavailable":
 		return "why " + object
+	case "Selector":
+		return "label the node so that spec.updateStrategy.rollingUpdate.selector matches it, or change the selector"
+	case "ClaimShapeDiffers", "ClaimNotExpandable":
+		return "kubectl get persistentvolumeclaims"
 	}
 	return ""
 }

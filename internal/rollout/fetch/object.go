@@ -74,20 +74,35 @@ func Object(ctx context.Context, c client.Client, verb target.Verb, n target.Nam
 			Next: verb.Command + " " + found[0].Kind.Spelling() + "/" + n.Name + "\n" + verb.Command + " " + found[1].Kind.Spelling() + "/" + n.Name,
 		}
 	}
-	chosen := found[0]
-	for _, o := range found {
-		if o.Kind.Native() {
-			chosen = o
-		}
-	}
+	chosen := choose(verb, found)
 	chosen.Note = fmt.Sprintf("%s is %s", n.Typed, chosen.Kind.Spelling())
-	if len(found) > 1 {
-		chosen.Note += fmt.Sprintf("; %s/%s exists as well", found[0].Kind.Spelling(), n.Name)
+	for _, o := range found {
+		if o.Kind != chosen.Kind {
+			chosen.Note += fmt.Sprintf("; %s/%s exists as well", o.Kind.Spelling(), n.Name)
+		}
 	}
 	if !slices.Contains(verb.Kinds, chosen.Kind) {
 		return target.Object{}, target.WrongKind(verb, chosen.Kind, n.Name)
 	}
 	return chosen, nil
+}
+
+// choose prefers a kind that the verb works on, and among those the native one.
+func choose(verb target.Verb, found []target.Object) target.Object {
+	best, rank := found[0], -1
+	for _, o := range found {
+		r := 0
+		if slices.Contains(verb.Kinds, o.Kind) {
+			r += 2
+		}
+		if o.Kind.Native() {
+			r++
+		}
+		if r > rank {
+			best, rank = o, r
+		}
+	}
+	return best
 }
 
 // neitherError is a NotFound for every kind that a word may mean.

@@ -22,7 +22,9 @@ import (
 // Want says how much Snapshot fetches besides the workload itself.
 type Want struct {
 	Pods, Revisions, Events bool
-	// Gates reads the manager's feature gates, on which it depends what is done in place.
+	// Gates reads the manager's feature gates, on which it depends what is done in place,
+	// and what the planner of the kind looks at: nodes for a DaemonSet, claims for a
+	// StatefulSet.
 	Gates bool
 	// Nodes adds nodes, node images, node agents and the manager: what `why` looks at.
 	Nodes bool
@@ -55,15 +57,12 @@ func Snapshot(ctx context.Context, c client.Client, w adapter.Workload, want Wan
 	}
 	if want.Gates {
 		r.gates()
+		r.planned()
 	}
 	if want.Nodes {
 		r.nodes()
 	}
-	for _, rev := range s.Stored {
-		if rev.Name == s.Facts.UpdateRevision {
-			s.Facts.RevisionNumber = rev.Revision
-		}
-	}
+	diagnose.Refine(&s)
 	return s, r.err
 }
 

@@ -19,6 +19,9 @@ type Kind struct {
 	Plural, Singular string
 	// Aliases are further words for it.
 	Aliases []string
+	// Alone is the word for it that means no other kind, for sentences and hints; empty:
+	// Singular, or where that is ambiguous the full spelling.
+	Alone string
 	// Versions this tool can speak, best first.
 	Versions []string
 	// ClusterScoped objects have no namespace.
@@ -41,6 +44,18 @@ func (k *Kind) Spelling() string {
 	return k.Plural + "." + k.Group
 }
 
+// Word is the shortest word that names this kind and no other: what sentences call it and
+// what hints write before the slash.
+func (k *Kind) Word() string {
+	switch {
+	case k.Alone != "":
+		return k.Alone
+	case len(Lookup(k.Singular)) > 1:
+		return k.Spelling()
+	}
+	return k.Singular
+}
+
 const (
 	kruise = "apps.kruise.io"
 	policy = "policy.kruise.io"
@@ -52,6 +67,11 @@ var both = []string{"v1beta1", "v1alpha1"}
 var (
 	CloneSet = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "CloneSet"}, Plural: "clonesets", Singular: "cloneset",
 		Aliases: []string{"clone"}, Versions: both}
+	// StatefulSet and DaemonSet are the Advanced ones, of this product.
+	StatefulSet = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "StatefulSet"}, Plural: "statefulsets", Singular: "statefulset",
+		Aliases: []string{"sts", "asts", "advancedstatefulset", "advancedstatefulsets"}, Alone: "asts", Versions: both}
+	DaemonSet = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "DaemonSet"}, Plural: "daemonsets", Singular: "daemonset",
+		Aliases: []string{"ds", "ads", "daemon", "advanceddaemonset", "advanceddaemonsets"}, Alone: "ads", Versions: both}
 	Pod = &Kind{GroupKind: schema.GroupKind{Kind: "Pod"}, Plural: "pods", Singular: "pod", Aliases: []string{"po"}, Versions: []string{"v1"}}
 	// ImagePullJob is the kind behind `kruisectl image`.
 	ImagePullJob = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "ImagePullJob"}, Plural: "imagepulljobs", Singular: "imagepulljob",
@@ -61,11 +81,7 @@ var (
 // kinds lists every kind of cli.md 1.4, also those that no command drives yet, so that
 // the answer for them is "not this kind" and not "no such word".
 var kinds = []*Kind{
-	CloneSet,
-	{GroupKind: schema.GroupKind{Group: kruise, Kind: "StatefulSet"}, Plural: "statefulsets", Singular: "statefulset",
-		Aliases: []string{"sts", "asts", "advancedstatefulset", "advancedstatefulsets"}, Versions: both},
-	{GroupKind: schema.GroupKind{Group: kruise, Kind: "DaemonSet"}, Plural: "daemonsets", Singular: "daemonset",
-		Aliases: []string{"ds", "ads", "daemon", "advanceddaemonset", "advanceddaemonsets"}, Versions: both},
+	CloneSet, StatefulSet, DaemonSet,
 	{GroupKind: schema.GroupKind{Group: kruise, Kind: "SidecarSet"}, Plural: "sidecarsets", Singular: "sidecarset",
 		Aliases: []string{"scs"}, Versions: both, ClusterScoped: true},
 	{GroupKind: schema.GroupKind{Group: kruise, Kind: "UnitedDeployment"}, Plural: "uniteddeployments", Singular: "uniteddeployment",

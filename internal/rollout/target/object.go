@@ -26,25 +26,19 @@ type Object struct {
 // String is "<singular>.<group>/<name>", the form of result lines.
 func (o Object) String() string { return o.Kind.Resource() + "/" + o.Live.GetName() }
 
-// Short is "<singular>/<name>" as used in hints, spelled out where the word alone is
-// ambiguous.
+// Short is "<word>/<name>" as used in hints; the word names no other kind.
 func (o Object) Short() string { return Short(o.Kind, o.Live.GetName()) }
 
-// Title is "<singular> <namespace>/<name>" for sentences.
+// Title is "<word> <namespace>/<name>" for sentences.
 func (o Object) Title() string {
 	if o.Kind.ClusterScoped {
-		return o.Kind.Singular + " " + o.Live.GetName()
+		return o.Kind.Word() + " " + o.Live.GetName()
 	}
-	return o.Kind.Singular + " " + o.Live.GetNamespace() + "/" + o.Live.GetName()
+	return o.Kind.Word() + " " + o.Live.GetNamespace() + "/" + o.Live.GetName()
 }
 
-// Short is "<singular>/<name>", with the group where the singular alone is ambiguous.
-func Short(k *Kind, name string) string {
-	if len(Lookup(k.Singular)) > 1 {
-		return k.Spelling() + "/" + name
-	}
-	return k.Singular + "/" + name
-}
+// Short is "<word>/<name>"; the word names no other kind.
+func Short(k *Kind, name string) string { return k.Word() + "/" + name }
 
 // NotServedError says that the server has none of the versions this tool speaks.
 type NotServedError struct {

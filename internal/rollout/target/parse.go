@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kruisectl/kruisectl/internal/editdistance"
 )
 
 // Verb is a command as far as its targets are concerned.
@@ -20,6 +22,8 @@ type Verb struct {
 	// Elsewhere says where a kind that Kinds lacks is served, by GroupKind.Kind and
 	// without the program name; may be nil.
 	Elsewhere func(*Kind) string
+	// Because says why a kind that Kinds lacks cannot be served, as a clause; may be nil.
+	Because func(*Kind) string
 }
 
 // Name is one target as typed: the kinds that its type may mean, and its name.
@@ -28,6 +32,8 @@ type Name struct {
 	Name  string
 	// Typed is the text as the user wrote it.
 	Typed string
+	// Namespace it is in, when the name came with one; "" means that of the command line.
+	Namespace string
 }
 
 // InputError is a target that is wrong on any cluster: exit code 2.
@@ -69,6 +75,27 @@ func Parse(verb Verb, args []string) ([]Name, error) {
 	return names, nil
 }
 
+// ParseType reads the one word that stands with a selector: which of verb's kinds it means.
+func ParseType(verb Verb, args []string) ([]*Kind, error) {
+	if len(args) != 1 || strings.Contains(args[0], "/") {
+		return nil, &InputError{
+			Err:  errors.New("name one type and no object: -l, --all and -A choose the objects"),
+			Next: verb.Command + " " + example(verb) + " --all",
+		}
+	}
+	n, err := parseOne(verb, args[0], "NAME", args[0]+"/NAME")
+	if err != nil {
+		return nil, err
+	}
+	var fit []*Kind
+	for _, k := range n.Kinds {
+		if slices.Contains(verb.Kinds, k) {
+			fit = append(fit, k)
+		}
+	}
+	return fit, nil
+}
+
 func parsePair(verb Verb, args []string) ([]Name, error) {
 	if len(Lookup(args[0])) == 0 && len(args) == 1 {
 		return nil, bareWord(verb, args[0])
@@ -101,7 +128,7 @@ func parseOne(verb Verb, typ, name, typed string) (Name, error) {
 	if len(found) == 0 {
 		return Name{}, &InputError{
 			Err:  fmt.Errorf("%q is not a type that %q knows; it works on %s", typ, verb.Command, List(verb.Kinds)),
-			Next: verb.Command + " " + example(verb) + "/" + name,
+			Next: verb.Command + " " + nearest(verb, typ) + "/" + name,
 		}
 	}
 	var fit []*Kind
@@ -125,12 +152,42 @@ func parseOne(verb Verb, typ, name, typed string) (Name, error) {
 // WrongKind is the error for a kind that verb does not support.
 func WrongKind(verb Verb, k *Kind, name string) error {
 	e := &InputError{Err: fmt.Errorf("%q does not work on %s; it works on %s", verb.Command, k.Spelling(), List(verb.Kinds))}
+	if verb.Because != nil {
+		if why := verb.Because(k); why != "" {
+			e.Err = fmt.Errorf("%q does not work on %s: %s", verb.Command, k.Spelling(), why)
+		}
+	}
 	if verb.Elsewhere != nil {
 		if next := verb.Elsewhere(k); next != "" {
-			e.Next = next + " " + k.Singular + "/" + name
+			e.Next = next + " " + nextWord(k, next) + "/" + name
 		}
 	}
 	return e
+}
+
+// nearest is the word for one of verb's kinds that is closest to what was typed, if any is
+// close at all.
+func nearest(verb Verb, typed string) string {
+	best, distance := example(verb), 3
+	for _, k := range verb.Kinds {
+		for _, word := range append([]string{k.Word(), k.Singular, k.Plural}, k.Aliases...) {
+			if d := editdistance.Of(strings.ToLower(typed), word); d < distance && d < len(word) {
+				best, distance = k.Word(), d
+			}
+		}
+	}
+	return best
+}
+
+// nextWord is how the program of a hint calls k: kubectl knows only resources.
+func nextWord(k *Kind, command string) string {
+	if strings.HasPrefix(command, "kubectl ") {
+		if len(Lookup(k.Singular)) > 1 {
+			return k.Spelling()
+		}
+		return k.Singular
+	}
+	return k.Word()
 }
 
 func bareWord(verb Verb, word string) error {
@@ -148,14 +205,14 @@ func example(verb Verb) string {
 	if len(verb.Kinds) == 0 {
 		return "TYPE"
 	}
-	return verb.Kinds[0].Singular
+	return verb.Kinds[0].Word()
 }
 
 // List prints kinds for a sentence: "cloneset and pod".
 func List(ks []*Kind) string {
 	var words []string
 	for _, k := range ks {
-		words = append(words, k.Singular)
+		words = append(words, k.Word())
 	}
 	switch len(words) {
 	case 0:

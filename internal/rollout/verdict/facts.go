@@ -33,8 +33,16 @@ type Facts struct {
 	Paused, Manual bool
 	// InPlaceOnly: the policy forbids recreation.
 	InPlaceOnly bool
+	// AllAvailable: the rollout also waits for Pods at other revisions to be available, as
+	// for a DaemonSet, whose status does not tell the updated ones apart.
+	AllAvailable bool
+	// HeldNewer counts Pods at a stored revision that was made after the update revision: the
+	// template was put back, and the partition holds these. Only for kinds whose status names
+	// no current revision.
+	HeldNewer int
 
-	// UpdateRevision and CurrentRevision are names from the status.
+	// UpdateRevision and CurrentRevision are names from the status; CurrentRevision is empty
+	// for kinds that have none.
 	UpdateRevision, CurrentRevision string
 	// RevisionNumber is that of UpdateRevision; 0 when unknown.
 	RevisionNumber int64
@@ -46,12 +54,34 @@ type Facts struct {
 	Blockers []Finding
 }
 
+// UnderWay reports that Pods are, or should be, on their way to another revision.
+func (f Facts) UnderWay() bool {
+	if f.CurrentRevision == "" || f.Manual {
+		return f.Updated < f.Desired
+	}
+	return f.UpdateRevision != f.CurrentRevision
+}
+
 // Partition is what a workload keeps at the old revision.
 type Partition struct {
 	// Raw is as written in the spec, "" when absent.
 	Raw string
 	// Keep is the number of Pods that stay, Target how many are to be updated.
 	Keep, Target int
+	// Selector is the selector on nodes that keeps more Pods back than Raw does; "" when
+	// there is none.
+	Selector string
+}
+
+// By names what keeps Pods back, for a sentence: "partition 70%".
+func (p Partition) By() string {
+	if p.Selector != "" {
+		return "node selector " + p.Selector
+	}
+	if p.Raw == "" {
+		return "partition 0"
+	}
+	return "partition " + p.Raw
 }
 
 // Deadline is the progress condition of a workload.

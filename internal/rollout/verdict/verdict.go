@@ -77,7 +77,9 @@ func of(f Facts) Result {
 				f.Updated, f.Desired, rev, plural(f.Desired-f.Updated, "pod"))}
 	case f.Updated < f.target():
 		return updating(f, rev)
-	case f.UpdatedAvailable < f.target():
+	case f.AllAvailable && f.Available < f.Desired:
+		return progressing(f, ReasonAvailability, fmt.Sprintf("%d of %s available", f.Available, plural(f.Desired, "pod")))
+	case !f.AllAvailable && f.UpdatedAvailable < f.target():
 		return progressing(f, ReasonAvailability,
 			fmt.Sprintf("%d of %d updated pods available", f.UpdatedAvailable, f.target()))
 	case f.Total > f.Desired:
@@ -161,9 +163,10 @@ func stalled(f Facts) Result {
 // the template was put back, and the partition protects the Pods of the bad revision.
 func held(f Facts, rev string) Result {
 	keep := f.Desired - f.target()
-	if f.UpdateRevision != "" && f.UpdateRevision == f.CurrentRevision && f.Updated < f.Desired {
-		msg := fmt.Sprintf("the template is back at the current revision, but partition %s keeps %s at another one",
-			f.Partition.Raw, plural(f.Desired-f.Updated, "pod"))
+	back := f.UpdateRevision != "" && f.UpdateRevision == f.CurrentRevision
+	if f.Updated < f.Desired && (back || f.HeldNewer > 0) {
+		msg := fmt.Sprintf("the template is back at the current revision, but %s keeps %s at another one",
+			f.Partition.By(), plural(f.Desired-f.Updated, "pod"))
 		return Result{Verdict: Blocked, Reason: ReasonPartitionHoldsRollback, Message: msg,
 			Blockers: []Finding{{
 				Code: ReasonPartitionHoldsRollback, Severity: Blocker, Object: f.Object, Message: msg,
@@ -171,7 +174,7 @@ func held(f Facts, rev string) Result {
 				Next:     "rollout partition " + f.Object + " 0",
 			}}}
 	}
-	if f.UpdateRevision != "" && f.UpdateRevision == f.CurrentRevision {
+	if back || f.CurrentRevision == "" && f.Updated >= f.Desired {
 		// Every Pod is at the only revision there is: the partition holds nothing back,
 		// so all of them have to be available.
 		if f.UpdatedAvailable < f.Desired {
@@ -181,7 +184,7 @@ func held(f Facts, rev string) Result {
 		return complete(f, rev)
 	}
 	return Result{Verdict: PartitionReached, Reason: ReasonPartition,
-		Message: fmt.Sprintf("%d of %d pods updated to %s; %d kept by partition %s", f.Updated, f.Desired, rev, keep, f.Partition.Raw)}
+		Message: fmt.Sprintf("%d of %d pods updated to %s; %d kept by %s", f.Updated, f.Desired, rev, keep, f.Partition.By())}
 }
 
 func complete(f Facts, rev string) Result {

@@ -26,14 +26,14 @@ const heartbeat = 15 * time.Second
 // Progress receives one line of progress at a time, without the end of line. It must be safe for concurrent use.
 type Progress func(format string, args ...any)
 
-// Build makes sure that the named programs are present and returns the directory that holds them.
+// Build makes sure that the named programs of the set are present and returns the directory that holds them.
 // It needs the go command and the module proxy only when something is missing. An unknown name is an error.
-func Build(ctx context.Context, names []string, progress Progress) (string, error) {
-	dir, err := Dir()
+func (s Set) Build(ctx context.Context, names []string, progress Progress) (string, error) {
+	dir, err := s.Dir()
 	if err != nil {
 		return "", err
 	}
-	known := AllPrograms()
+	known := s.Programs()
 	for _, n := range names {
 		if !slices.Contains(known, n) {
 			return "", fmt.Errorf("unknown program %q; known are %s", n, strings.Join(known, ", "))
@@ -48,7 +48,7 @@ func Build(ctx context.Context, names []string, progress Progress) (string, erro
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("creating the cache directory: %w", err)
 	}
-	for _, g := range Groups() {
+	for _, g := range s.Groups {
 		var wanted []string
 		for _, n := range names {
 			if _, ok := g.Programs[n]; ok {
@@ -216,16 +216,13 @@ func (m *meter) stop() { close(m.done) }
 // with the requirements that the go command added to it.
 func (g Group) writeModule(ctx context.Context, src string) error {
 	marker := filepath.Join(src, "generated-for")
-	id := g.Module + " " + g.Version + "\n"
+	id := fmt.Sprintln(g.modules())
 	if have, err := os.ReadFile(marker); err == nil && string(have) == id {
 		return nil
 	}
-	replaced := map[string]string{}
-	if g.Staging {
-		var err error
-		if replaced, err = stagingModules(ctx, g.Module, g.Version); err != nil {
-			return err
-		}
+	replaced, err := g.Pins.versions(ctx)
+	if err != nil {
+		return err
 	}
 	if err := os.MkdirAll(src, 0o755); err != nil {
 		return fmt.Errorf("creating the generated module: %w", err)
@@ -237,7 +234,11 @@ func (g Group) writeModule(ctx context.Context, src string) error {
 	// go get adds the checksums and the full list of requirements, so that go build resolves them once.
 	args := []string{"get"}
 	for _, p := range slices.Sorted(maps.Values(g.Programs)) {
-		args = append(args, p+"@"+g.Version)
+		for module, version := range g.modules() {
+			if p == module || strings.HasPrefix(p, module+"/") {
+				args = append(args, p+"@"+version)
+			}
+		}
 	}
 	if out, err := goCommand(ctx, src, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("resolving the dependencies of %s: %w\n%s", g.Name, err, lastLines(string(out), 15))
@@ -251,7 +252,10 @@ func (g Group) writeModule(ctx context.Context, src string) error {
 // moduleFile is the go.mod of the generated module; replaced maps a module to the version that stands in for it.
 func (g Group) moduleFile(replaced map[string]string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "module kruisectl.test/%s\n\ngo 1.26.0\n\nrequire %s %s\n", g.Name, g.Module, g.Version)
+	fmt.Fprintf(&b, "module kruisectl.test/%s\n\ngo 1.26.0\n", g.Name)
+	for _, m := range slices.Sorted(maps.Keys(g.modules())) {
+		fmt.Fprintf(&b, "\nrequire %s %s\n", m, g.modules()[m])
+	}
 	for _, m := range slices.Sorted(maps.Keys(replaced)) {
 		fmt.Fprintf(&b, "\nreplace %s => %s %s\n", m, m, replaced[m])
 	}

@@ -2,13 +2,15 @@
 
 // Package toolchain builds the Kubernetes programs that a local cluster runs, from the Go module proxy alone,
 // once per set of versions, into a cache directory outside the work tree. Programs that are present are never
-// built again; concurrent builds wait for each other.
+// built again; concurrent builds wait for each other. Each Set has a directory of its own, so that another version of
+// one set leaves the programs of the other as they are.
 package toolchain
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +24,12 @@ const (
 	EtcdVersion       = "v3.7.3"
 	ContainerdVersion = "v2.4.2"
 	CrictlVersion     = "v1.37.0"
+
+	ProvisionerVersion = "v6.4.0" // of external-provisioner
+	ResizerVersion     = "v2.3.0" // of external-resizer
 )
+
+const kubernetesModule = "k8s.io/kubernetes"
 
 const kubernetesLDFlags = "-s -w -X k8s.io/component-base/version.gitVersion=" + KubernetesVersion +
 	" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
@@ -31,27 +38,55 @@ const kubernetesLDFlags = "-s -w -X k8s.io/component-base/version.gitVersion=" +
 // different versions of the same dependency.
 type Group struct {
 	Name     string
-	Module   string            // module that holds the programs, the only requirement of the generated module
+	Module   string            // module that holds the programs, required by the generated module
 	Version  string            // of Module
-	Staging  bool              // whether the k8s.io modules that Module replaces by folders need replacements here
+	More     map[string]string // further modules with programs, and their versions; they share dependencies with Module
+	Pins     Pins              // which modules get a fixed version, whatever Module requires
 	LDFlags  string            // for go build
 	Programs map[string]string // file name in the cache directory to import path
 }
 
-// Groups are all programs of a cluster, in the order in which they are built: what envtest needs comes first.
-func Groups() []Group {
+// modules maps each module that holds programs of the group to its version.
+func (g Group) modules() map[string]string {
+	all := map[string]string{g.Module: g.Version}
+	maps.Copy(all, g.More)
+	return all
+}
+
+// Pins say which dependencies of a group have versions that Kubernetes chooses.
+type Pins int
+
+// The kinds of Pins.
+const (
+	NoPins         Pins = iota
+	StagingPins         // the modules that Kubernetes replaces by folders: Kubernetes itself
+	KubernetesPins      // those and all that Kubernetes requires: most of them are downloaded and compiled already
+)
+
+// Set is what is built into one cache directory.
+type Set struct {
+	Name   string // for people: its versions; the beginning of the directory's name
+	Groups []Group
+}
+
+// Sets are all sets, the most important one first.
+func Sets() []Set { return []Set{Core(), Volumes()} }
+
+// Core is the set of programs that every cluster runs and that test environments take from one directory. What envtest
+// needs is built first.
+func Core() Set {
 	kubernetes := func(name string, programs ...string) Group {
 		g := Group{
-			Name: name, Module: "k8s.io/kubernetes", Version: KubernetesVersion, Staging: true,
+			Name: name, Module: kubernetesModule, Version: KubernetesVersion, Pins: StagingPins,
 			LDFlags: kubernetesLDFlags, Programs: map[string]string{},
 		}
 		for _, p := range programs {
-			g.Programs[p] = "k8s.io/kubernetes/cmd/" + p
+			g.Programs[p] = kubernetesModule + "/cmd/" + p
 		}
 		return g
 	}
 	const containerd = "github.com/containerd/containerd/v2"
-	return []Group{
+	return Set{Name: named("k8s", KubernetesVersion, "etcd", EtcdVersion, "containerd", ContainerdVersion), Groups: []Group{
 		{
 			Name: "etcd", Module: "go.etcd.io/etcd/server/v3", Version: EtcdVersion, LDFlags: "-s -w",
 			Programs: map[string]string{"etcd": "go.etcd.io/etcd/server/v3"},
@@ -71,7 +106,29 @@ func Groups() []Group {
 			LDFlags:  "-s -w -X sigs.k8s.io/cri-tools/pkg/version.Version=" + CrictlVersion,
 			Programs: map[string]string{"crictl": "sigs.k8s.io/cri-tools/cmd/crictl"},
 		},
+	}}
+}
+
+// Volumes is the set of programs that make volumes for claims, beside the driver of package volumes.
+func Volumes() Set {
+	const (
+		provisioner = "github.com/kubernetes-csi/external-provisioner/v6"
+		resizer     = "github.com/kubernetes-csi/external-resizer/v2"
+	)
+	return Set{Name: named("k8s", KubernetesVersion, "provisioner", ProvisionerVersion, "resizer", ResizerVersion), Groups: []Group{{
+		Name: "volumes", Module: provisioner, Version: ProvisionerVersion, More: map[string]string{resizer: ResizerVersion},
+		Pins: KubernetesPins, LDFlags: "-s -w",
+		Programs: map[string]string{"csi-provisioner": provisioner + "/cmd/csi-provisioner", "csi-resizer": resizer + "/cmd/csi-resizer"},
+	}}}
+}
+
+// named joins pairs of a program's name and its version.
+func named(pairs ...string) string {
+	var parts []string
+	for pair := range slices.Chunk(pairs, 2) {
+		parts = append(parts, pair[0]+"-"+strings.TrimPrefix(pair[1], "v"))
 	}
+	return strings.Join(parts, "_")
 }
 
 // EnvtestPrograms are the programs that a test environment without nodes needs (KUBEBUILDER_ASSETS).
@@ -82,10 +139,10 @@ func ControlPlanePrograms() []string {
 	return append(EnvtestPrograms(), "kube-controller-manager", "kube-scheduler")
 }
 
-// AllPrograms are the names of all programs, sorted.
-func AllPrograms() []string {
+// Programs are the names of all programs of the set, sorted.
+func (s Set) Programs() []string {
 	var names []string
-	for _, g := range Groups() {
+	for _, g := range s.Groups {
 		for p := range g.Programs {
 			names = append(names, p)
 		}
@@ -111,24 +168,24 @@ func CacheRoot() (string, error) {
 	return filepath.Join(root, "kruisectl"), nil
 }
 
-// Dir is the directory that holds the programs of these versions. It may not exist yet.
-func Dir() (string, error) {
+// Dir is the directory that holds the programs of the set in these versions. It may not exist yet.
+func (s Set) Dir() (string, error) {
 	root, err := CacheRoot()
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(root, "bin", Key()), nil
+	return filepath.Join(root, "bin", s.Key()), nil
 }
 
-// Key names the set of versions and build flags, for people and as the name of a directory.
-func Key() string {
+// Key names the versions and build flags of the set, for people and as the name of a directory.
+func (s Set) Key() string {
 	h := sha256.New()
-	for _, g := range Groups() {
-		fmt.Fprintln(h, g.Module, g.Version, g.LDFlags)
+	for _, g := range s.Groups {
+		for _, m := range slices.Sorted(maps.Keys(g.modules())) {
+			fmt.Fprintln(h, m, g.modules()[m], g.LDFlags)
+		}
 	}
-	trim := func(v string) string { return strings.TrimPrefix(v, "v") }
-	return fmt.Sprintf("k8s-%s_etcd-%s_containerd-%s_%s", trim(KubernetesVersion), trim(EtcdVersion),
-		trim(ContainerdVersion), hex.EncodeToString(h.Sum(nil))[:8])
+	return s.Name + "_" + hex.EncodeToString(h.Sum(nil))[:8]
 }
 
 // Missing returns those of names that dir does not hold, in their order.

@@ -30,6 +30,34 @@ replace k8s.io/client-go => ./staging/src/k8s.io/client-go
 	require.Equal(t, []string{"k8s.io/api", "k8s.io/client-go"}, folderReplacements(goMod))
 }
 
+func TestRequirements(t *testing.T) {
+	const goMod = `module k8s.io/kubernetes
+
+go 1.26.0
+
+require example.com/one v1.0.0
+
+require (
+	example.com/two v1.2.0
+	example.com/three v0.0.0-20260720052920-cd9e7ad1ae09 // indirect
+	k8s.io/api v0.0.0
+)
+
+replace (
+	k8s.io/api => ./staging/src/k8s.io/api
+)
+`
+	require.Equal(t, map[string]string{
+		"example.com/one": "v1.0.0", "example.com/two": "v1.2.0",
+		"example.com/three": "v0.0.0-20260720052920-cd9e7ad1ae09", "k8s.io/api": "v0.0.0",
+	}, requirements(goMod))
+}
+
+func TestSetsHaveDirectoriesOfTheirOwn(t *testing.T) {
+	require.NotEqual(t, Core().Key(), Volumes().Key())
+	require.True(t, strings.HasPrefix(Core().Key(), "k8s-1.37.2_etcd-3.7.3_containerd-2.4.2_"), Core().Key())
+}
+
 func TestModuleFile(t *testing.T) {
 	g := Group{Name: "tool", Module: "example.com/tool", Version: "v1.2.3"}
 	require.Equal(t, `module kruisectl.test/tool
@@ -45,14 +73,14 @@ replace b => b v0.1.0
 }
 
 func TestProgramsHaveUniqueNames(t *testing.T) {
-	names := AllPrograms()
+	names := append(Core().Programs(), Volumes().Programs()...)
 	seen := map[string]bool{}
 	for _, n := range names {
 		require.False(t, seen[n], n)
 		seen[n] = true
 	}
 	for _, n := range append(EnvtestPrograms(), ControlPlanePrograms()...) {
-		require.Contains(t, names, n)
+		require.Contains(t, Core().Programs(), n)
 	}
 }
 
@@ -65,26 +93,26 @@ func TestMissing(t *testing.T) {
 
 func TestCacheFollowsTheEnvironment(t *testing.T) {
 	t.Setenv("KRUISECTL_CACHE", "/somewhere")
-	dir, err := Dir()
+	dir, err := Core().Dir()
 	require.NoError(t, err)
-	require.Equal(t, "/somewhere/kruisectl/bin/"+Key(), dir)
+	require.Equal(t, "/somewhere/kruisectl/bin/"+Core().Key(), dir)
 }
 
 func TestBuildOfPresentProgramsNeedsNothing(t *testing.T) {
 	t.Setenv("KRUISECTL_CACHE", t.TempDir())
-	dir, err := Dir()
+	dir, err := Core().Dir()
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "etcd"), nil, 0o755))
 	t.Setenv("PATH", "") // no go command
 	progress := func(format string, _ ...any) { t.Errorf("progress without work: %s", format) }
-	got, err := Build(t.Context(), []string{"etcd"}, progress)
+	got, err := Core().Build(t.Context(), []string{"etcd"}, progress)
 	require.NoError(t, err)
 	require.Equal(t, dir, got)
 
-	_, err = Build(t.Context(), []string{"kubelet"}, progress)
+	_, err = Core().Build(t.Context(), []string{"kubelet"}, progress)
 	require.ErrorContains(t, err, "building kubelet needs the go command")
-	_, err = Build(t.Context(), []string{"docker"}, progress)
+	_, err = Core().Build(t.Context(), []string{"docker"}, progress)
 	require.ErrorContains(t, err, `unknown program "docker"`)
 }
 

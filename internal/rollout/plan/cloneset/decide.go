@@ -22,9 +22,8 @@ type decider struct {
 	situation Situation
 	engine    inplace.Options
 	plan      Plan
-	// touched are Pods that a step of this plan writes already.
-	touched map[string]bool
-	held    map[string]bool
+	// sentences are details that many Pods share, by their numbers.
+	sentences map[sentence]string
 	// comparisons caches inplace.Compare by old and new revision.
 	comparisons map[[2]string]inplace.Comparison
 }
@@ -35,8 +34,7 @@ func newDecider(s *Snapshot, now time.Time) *decider {
 		views:       s.views(now),
 		situation:   s.situation(),
 		engine:      s.EngineOptions(),
-		touched:     map[string]bool{},
-		held:        map[string]bool{},
+		sentences:   map[sentence]string{},
 		comparisons: map[[2]string]inplace.Comparison{},
 	}
 }
@@ -65,18 +63,37 @@ func Decide(s Snapshot, now time.Time) Plan {
 
 // hold puts a Pod into Held, with the first reason that is found.
 func (d *decider) hold(v *view, why Reason, detail string, args ...any) {
-	if d.held[v.pod.Name] {
+	if v.held {
 		return
 	}
-	d.held[v.pod.Name] = true
-	d.plan.Held = append(d.plan.Held, Step{Pod: v.pod.Name, Why: why, Detail: fmt.Sprintf(detail, args...)})
+	if len(args) > 0 {
+		detail = fmt.Sprintf(detail, args...)
+	}
+	v.held = true
+	d.plan.Held = append(d.plan.Held, Step{Pod: v.pod.Name, Why: why, Detail: detail})
+}
+
+// sentence is a reason and the numbers in its detail that vary within one decision.
+type sentence struct {
+	why  Reason
+	a, b int
+}
+
+// shared is the detail that many Pods are held with, written once.
+func (d *decider) shared(key sentence, write func() string) string {
+	text, ok := d.sentences[key]
+	if !ok {
+		text = write()
+		d.sentences[key] = text
+	}
+	return text
 }
 
 // holdOld holds every Pod that is not at the update revision and has no step.
-func (d *decider) holdOld(why Reason, detail string, args ...any) {
+func (d *decider) holdOld(why Reason, detail string) {
 	for _, v := range d.views {
-		if !v.updated && !d.touched[v.pod.Name] {
-			d.hold(v, why, detail, args...)
+		if !v.updated && !v.touched {
+			d.hold(v, why, detail)
 		}
 	}
 }
@@ -126,7 +143,7 @@ func (d *decider) wishes() {
 // claims decides about claims whose Pod went away by other hands, when they are not kept
 // for the next Pod (cloneset.md 8.4).
 func (d *decider) claims() {
-	if d.s.Set.Spec.ScaleStrategy.EnablePVCReuse {
+	if d.s.Set.Spec.ScaleStrategy.EnablePVCReuse || len(d.s.Claims) == 0 {
 		return
 	}
 	active, inactive := byInstance(d.s.Pods), byInstance(d.s.Inactive)
@@ -155,7 +172,7 @@ func byInstance(pods []*corev1.Pod) map[string]*corev1.Pod {
 // freeIDs are the instance ids of kept claims without an active Pod, sorted; those whose
 // Pod name is still taken by an inactive Pod are in taken.
 func (d *decider) freeIDs() (free []string, taken []*corev1.Pod) {
-	if !d.s.Set.Spec.ScaleStrategy.EnablePVCReuse {
+	if !d.s.Set.Spec.ScaleStrategy.EnablePVCReuse || len(d.s.Claims) == 0 {
 		return nil, nil
 	}
 	active, inactive := byInstance(d.s.Pods), byInstance(d.s.Inactive)

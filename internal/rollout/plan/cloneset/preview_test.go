@@ -101,15 +101,3 @@ func BenchmarkPreview1000Pods(b *testing.B) {
 		Preview(s, now)
 	}
 }
-
-func BenchmarkDecide5000Pods(b *testing.B) {
-	web := fixture.CloneSet("web").Policy(v1beta1.InPlaceIfPossiblePodUpdatePolicyType).Replicas(5000).MaxUnavailable("2%")
-	var pods []fixture.PodBuilder
-	for i := range 5000 {
-		pods = append(pods, fixture.PodOf(web, fmt.Sprintf("web-%04d", i)))
-	}
-	s := situationOf(web, web.Image("app:2"), pods...)
-	for b.Loop() {
-		Decide(s, now)
-	}
-}

@@ -93,6 +93,10 @@ func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available
 	if !ready || lifecycle.State(pod) != v1beta1.LifecycleNormal {
 		return false, 0
 	}
+	return availableSince(since, minReadySeconds, now)
+}
+
+func availableSince(since time.Time, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
 	wait = time.Duration(minReadySeconds)*time.Second - now.Sub(since)
 	if minReadySeconds <= 0 || wait <= 0 {
 		return true, 0
@@ -111,6 +115,8 @@ type view struct {
 	specified bool
 	// availableIn is positive when only time separates the Pod from being available.
 	availableIn time.Duration
+	// touched: a step of this plan writes the Pod already. held: the Pod is in Held.
+	touched, held bool
 }
 
 func (v *view) preparingDelete() bool { return v.state == v1beta1.LifecyclePreparingDelete }
@@ -124,12 +130,16 @@ func (s *Snapshot) views(now time.Time) []*view {
 	for _, n := range s.Set.Spec.ScaleStrategy.PodsToDelete {
 		named[n] = true
 	}
-	list := make([]*view, len(s.Pods))
+	list, store := make([]*view, len(s.Pods)), make([]view, len(s.Pods))
 	for i, p := range s.Pods {
-		v := &view{pod: p, state: lifecycle.State(p), ready: IsReady(p)}
-		_, marked := p.Labels[v1beta1.SpecifiedDeleteLabel]
-		v.specified = marked || named[p.Name]
-		v.available, v.availableIn = Available(p, s.Set.Spec.MinReadySeconds, now)
+		v := &store[i]
+		v.pod, v.state = p, lifecycle.State(p)
+		_, v.specified = p.Labels[v1beta1.SpecifiedDeleteLabel]
+		v.specified = v.specified || named[p.Name]
+		var since time.Time
+		if since, v.ready = readySince(p); v.ready && v.state == v1beta1.LifecycleNormal {
+			v.available, v.availableIn = availableSince(since, s.Set.Spec.MinReadySeconds, now)
+		}
 		v.updated = v.at(s.Update)
 		v.isNew = v.updated || s.Gates.PreparingUpdateAsUpdate && v.state == v1beta1.LifecyclePreparingUpdate
 		list[i] = v

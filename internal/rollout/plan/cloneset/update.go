@@ -4,6 +4,7 @@ package cloneset
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,9 @@ import (
 func (d *decider) update() {
 	switch {
 	case OnDelete(d.s.Set):
+		for _, v := range d.views {
+			d.letGo(v)
+		}
 		d.holdOld(HeldOnDelete, "the update strategy is OnDelete: delete the Pod to update it")
 		return
 	case Paused(d.s.Set):
@@ -34,6 +38,8 @@ func (d *decider) update() {
 	for _, v := range d.views {
 		if v.updated == back {
 			candidates = d.candidate(candidates, v)
+		} else if back {
+			d.letGo(v)
 		}
 	}
 	d.walk(d.ordered(candidates), target, n)
@@ -86,8 +92,10 @@ func (d *decider) walk(candidates []*view, target *appsv1.ControllerRevision, n 
 		}
 	}
 	chosen := 0
+	d.plan.Held = slices.Grow(d.plan.Held, len(candidates))
 	for i, v := range candidates {
 		if i >= abs(n.UpdateNum) {
+			d.letGo(v)
 			d.holdQuota(v, n)
 			continue
 		}
@@ -111,26 +119,46 @@ func (d *decider) walk(candidates []*view, target *appsv1.ControllerRevision, n 
 	}
 }
 
-// holdQuota holds a Pod that the partition keeps at its revision.
+// letGo takes a Pod out of PreparingUpdate that is not to be updated any more: the
+// partition was raised, the strategy became OnDelete, or a lost Pod was replaced at the
+// update revision meanwhile. OpenKruise leaves it unavailable for good. The way out is that
+// of a rollback, through Updated, so that the hook's owner takes the Pod back.
+func (d *decider) letGo(v *view) {
+	if v.touched || v.state != v1beta1.LifecyclePreparingUpdate {
+		return
+	}
+	t, ok := lifecycle.OnRefresh(v.pod, d.s.Set.Spec.Lifecycle, lifecycle.Facts{Complete: inplace.Complete(v.pod, d.engine), AtUpdateRevision: true})
+	if !ok {
+		return
+	}
+	v.touched = true
+	d.plan.Refresh = append(d.plan.Refresh, Step{Pod: v.pod.Name, Do: Move, Why: ReasonUpdateReverted, Transition: t, Detail: "the Pod is not to be updated any more"})
+}
+
+// holdQuota holds a Pod that the partition keeps at its revision. When surplus updated Pods
+// are taken back, one that stays is where it is wanted.
 func (d *decider) holdQuota(v *view, n Numbers) {
-	switch {
-	case n.UpdateNum < 0:
-		// Surplus updated Pods are taken back; this one is within what is wanted.
-	case d.s.Current.Name == d.s.Update.Name || d.situation.Partition > 0:
-		d.hold(v, HeldPartition, "partition keeps %d of %d Pods at revision %s", d.situation.Partition, d.situation.Replicas, d.s.Current.Name)
-	default:
-		d.hold(v, HeldPartition, "%d Pods are at the update revision, which is all that are wanted", d.situation.Replicas)
+	if n.UpdateNum >= 0 {
+		d.hold(v, HeldPartition, d.shared(sentence{why: HeldPartition}, d.quotaText))
 	}
 }
 
-func (d *decider) holdBudget(v *view, unavailable, limit int) {
-	if missing := d.situation.Replicas - len(d.views); missing > 0 && limit <= unavailable {
-		d.hold(v, HeldMaxUnavailable, "%d of %d Pods are missing and %d are unavailable, and maxUnavailable is %d",
-			missing, d.situation.Replicas, unavailable, d.situation.MaxUnavailable)
-		return
+func (d *decider) quotaText() string {
+	if d.s.Current.Name == d.s.Update.Name || d.situation.Partition > 0 {
+		return fmt.Sprintf("partition keeps %d of %d Pods at revision %s", d.situation.Partition, d.situation.Replicas, d.s.Current.Name)
 	}
-	d.hold(v, HeldMaxUnavailable, "%d Pods are unavailable or being updated, and %d may be (maxUnavailable %d of %d replicas, %d Pods exist)",
-		unavailable, limit, d.situation.MaxUnavailable, d.situation.Replicas, len(d.views))
+	return fmt.Sprintf("%d Pods are at the update revision, which is all that are wanted", d.situation.Replicas)
+}
+
+func (d *decider) holdBudget(v *view, unavailable, limit int) {
+	d.hold(v, HeldMaxUnavailable, d.shared(sentence{HeldMaxUnavailable, unavailable, limit}, func() string {
+		if missing := d.situation.Replicas - len(d.views); missing > 0 && limit <= unavailable {
+			return fmt.Sprintf("%d of %d Pods are missing and %d are unavailable, and maxUnavailable is %d",
+				missing, d.situation.Replicas, unavailable, d.situation.MaxUnavailable)
+		}
+		return fmt.Sprintf("%d Pods are unavailable or being updated, and %d may be (maxUnavailable %d of %d replicas, %d Pods exist)",
+			unavailable, limit, d.situation.MaxUnavailable, d.situation.Replicas, len(d.views))
+	}))
 }
 
 // step decides how one chosen Pod is updated (cloneset.md 12.3). It reports whether the
@@ -140,7 +168,7 @@ func (d *decider) step(v *view, target *appsv1.ControllerRevision) bool {
 	case v.specified:
 		d.hold(v, HeldMarked, "the Pod is marked for deletion; its replacement is made at the revision that is missing")
 		return true
-	case d.touched[v.pod.Name]:
+	case v.touched:
 		d.hold(v, HeldRefreshing, "its lifecycle or in-place state is written first")
 		return true
 	}
@@ -148,7 +176,7 @@ func (d *decider) step(v *view, target *appsv1.ControllerRevision) bool {
 	step := Step{Pod: v.pod.Name, Why: ReasonOldRevision, Target: target.Name}
 	if policy == v1beta1.RecreatePodUpdatePolicyType {
 		step.Do, step.Detail = Mark, "podUpdatePolicy is ReCreate"
-		d.updateStep(step)
+		d.updateStep(v, step)
 		return true
 	}
 	c := d.compare(v, target.Name)
@@ -163,7 +191,7 @@ func (d *decider) step(v *view, target *appsv1.ControllerRevision) bool {
 		return false
 	}
 	step.Do, step.Detail = Mark, "it cannot be updated in place: "+reasonsText(c.Recreate)
-	d.updateStep(step)
+	d.updateStep(v, step)
 	return true
 }
 
@@ -180,11 +208,12 @@ func (d *decider) inPlace(v *view, step Step, spec *inplace.UpdateSpec) bool {
 		d.hold(v, HeldRefreshing, "%s", decision.Message)
 		return false
 	}
-	d.updateStep(step)
+	d.updateStep(v, step)
 	return true
 }
 
-func (d *decider) updateStep(step Step) {
-	d.touched[step.Pod] = true
+func (d *decider) updateStep(v *view, step Step) {
+	v.touched = true
+	step.Free = !v.available && step.Do != Mark
 	d.plan.Update = append(d.plan.Update, step)
 }

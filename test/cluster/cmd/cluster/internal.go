@@ -3,11 +3,15 @@
 package main
 
 import (
+	"errors"
+	"log/slog"
+
 	"github.com/spf13/cobra"
 
 	"github.com/kruisectl/kruisectl/test/cluster/machine"
 	"github.com/kruisectl/kruisectl/test/cluster/registry"
 	"github.com/kruisectl/kruisectl/test/cluster/supervisor"
+	"github.com/kruisectl/kruisectl/test/cluster/volumes"
 )
 
 // The commands below are processes of a cluster, started by up.
@@ -51,5 +55,29 @@ func newServeRegistry() *cobra.Command {
 	cmd.Flags().StringVar(&dir, "dir", "", "directory of the images")
 	cmd.Flags().StringVar(&public, "public", "", "address that serves everybody")
 	cmd.Flags().StringVar(&private, "private", "", "address that wants credentials")
+	return cmd
+}
+
+func newServeVolumes() *cobra.Command {
+	var dir, socket, node string
+	cmd := &cobra.Command{
+		Use:    "serve-volumes",
+		Short:  "Make volumes for a cluster, or mount them in the node whose namespaces this is",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			switch {
+			case node != "":
+				return volumes.ServeNode(cmd.Context(), dir, node, log)
+			case socket != "":
+				return volumes.ServeController(cmd.Context(), dir, socket, log)
+			}
+			return errors.New("either a socket or a node is needed")
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "directory of the volumes")
+	cmd.Flags().StringVar(&socket, "socket", "", "Unix socket to serve as the controller")
+	cmd.Flags().StringVar(&node, "node", "", "node to serve, instead of the controller")
 	return cmd
 }

@@ -23,7 +23,7 @@ func newRoot() *cobra.Command {
 		newUp(), newDown(), newStatus(), newKubeconfig(), newEnv(),
 		newListImages(), newLoadImage(), newBuildProduct(),
 		newProcess(), newNode(), newExec(), newSimulate(), newRunManager(),
-		newHoldNode(), newSupervise(), newServeRegistry(),
+		newHoldNode(), newSupervise(), newServeRegistry(), newServeVolumes(),
 	)
 	return root
 }
