@@ -144,7 +144,7 @@ func (d *decider) create(list []wanted) {
 func (d *decider) refresh() {
 	for _, p := range d.places {
 		for _, v := range p.pods {
-			if v.terminating || d.touched[v.pod.Name] {
+			if v.terminating || v.over || d.touched[v.pod.Name] {
 				continue
 			}
 			next := inplace.Next(v.pod, d.engine, d.now)
