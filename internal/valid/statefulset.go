@@ -178,7 +178,7 @@ func oneOrMore(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 func statefulSetUnavailable(s *v1beta1.StatefulSetSpec, v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	errs := oneOrMore(v, path)
 	if len(errs) == 0 && v != nil && ordered(s) && *v != intstr.FromInt32(1) {
-		return field.ErrorList{field.Invalid(path, v.String(), "must be the number 1 with podManagementPolicy OrderedReady; remove it, or make a new StatefulSet with Parallel")}
+		return field.ErrorList{field.Invalid(path, written(v), "must be the number 1 with podManagementPolicy OrderedReady; remove it, or make a new StatefulSet with Parallel")}
 	}
 	return errs
 }
@@ -192,8 +192,8 @@ func preDownload(s *v1beta1.InPlaceUpdateStrategy, path *field.Path) field.Error
 	rest := *s
 	rest.ImagePreDownloadParallelism = nil
 	errs := inPlaceOptions(&rest, path, Options{})
-	if v := s.ImagePreDownloadParallelism; v != nil && !wholePercent.MatchString(v.String()) {
-		errs = append(errs, wholeNumber(v, path.Child("imagePreDownloadParallelism"))...)
+	if v := s.ImagePreDownloadParallelism; v != nil && !wholePercent.MatchString(v.String()) && len(wholeNumber(v, path)) > 0 {
+		errs = append(errs, field.Invalid(path.Child("imagePreDownloadParallelism"), written(v), `must be a whole number, 0 or more, or a whole percentage such as "20%"`))
 	}
 	return errs
 }
