@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/ordinal"
 )
 
 // maxMinReadySeconds is the longest time that a StatefulSet may wait for one Pod.
@@ -198,29 +198,13 @@ func preDownload(s *v1beta1.InPlaceUpdateStrategy, path *field.Path) field.Error
 	return errs
 }
 
-var ordinals = regexp.MustCompile(`^([0-9]+)-([0-9]+)$`)
-
-// reserveOrdinals wants numbers, and ranges that are not backwards. A range is never expanded.
+// reserveOrdinals wants what the controller can read: numbers, and ranges that are not backwards.
 func reserveOrdinals(list []intstr.IntOrString, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, v := range list {
-		at := path.Index(i)
-		if v.Type == intstr.Int {
-			errs = append(errs, notNegative(int64(v.IntVal), at)...)
-			continue
-		}
-		ends := ordinals.FindStringSubmatch(v.StrVal)
-		if ends == nil {
-			errs = append(errs, field.Invalid(at, v.StrVal, `must be a number without quotes, or a range such as "4-6"`))
-			continue
-		}
-		first, errFirst := strconv.ParseInt(ends[1], 10, 32)
-		last, errLast := strconv.ParseInt(ends[2], 10, 32)
-		switch {
-		case errFirst != nil || errLast != nil:
-			errs = append(errs, field.Invalid(at, v.StrVal, "ordinals end at 2147483647"))
-		case first > last:
-			errs = append(errs, field.Invalid(at, v.StrVal, fmt.Sprintf(`the first ordinal must not be greater than the last; write "%d-%d"`, last, first)))
+	for i := range list {
+		if _, err := ordinal.ParseInterval(list[i]); err != nil {
+			errs = append(errs, field.Invalid(path.Index(i), written(&list[i]),
+				err.Error()+`; write a number without quotes, 0 or more, or a range with the lower end first`))
 		}
 	}
 	return errs
