@@ -29,49 +29,15 @@ import (
 // Objects put together from rows of the tables, good and bad ones, keep what admission promises
 // of every object: to default it once, to blame fields by name, and to let go what is stored.
 func TestPromisesOfAdmission(t *testing.T) {
-	tables, rows := map[string]table{}, map[string][]row{}
-	for file := range kinds {
-		tables[file] = read(t, file)
-		for _, list := range []map[string]row{tables[file].Invalid, tables[file].Valid} {
-			for _, name := range slices.Sorted(maps.Keys(list)) {
-				if !list[name].Delete {
-					rows[file] = append(rows[file], list[name])
-				}
-			}
-		}
-	}
+	everything := all(t)
 	servers := map[string]admit.Handlers{}
 	gates := []string{"", "TemplateNoDefaults=true", "StatefulSetAutoDeletePVC=false,StatefulSetAutoResizePVCGate=true", "InPlaceWorkloadVerticalScaling=true"}
 	for _, g := range gates {
 		servers[g] = served(t, g)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		file := rapid.SampledFrom(slices.Sorted(maps.Keys(kinds))).Draw(rt, "kind")
-		version := rapid.SampledFrom(versions).Draw(rt, "version")
-		hs := servers[rapid.SampledFrom(gates).Draw(rt, "gates")]
-		spec := tables[file].Base
-		var metadata map[string]any
-		for range rapid.IntRange(0, 4).Draw(rt, "rows") {
-			r, ok := rapid.SampledFrom(rows[file]).Draw(rt, "row").in(version)
-			if !ok {
-				continue
-			}
-			spec = merged(t, merged(t, spec, r.Old), r.Spec)
-			if r.Metadata != nil {
-				metadata = r.Metadata
-			}
-		}
-		obj := object(metadata, spec, kinds[file], version)
-		obj.SetName("web")
-		kind := obj.GroupVersionKind()
-		ask := func(path string, op admissionv1.Operation, old, obj string) (string, *admissionv1.AdmissionResponse) {
-			r := admittest.Review{Kind: kind, Operation: op, Old: old, New: obj}
-			answer := admittest.Ask(t, hs, path+file, r)
-			if path == mutate {
-				return admittest.Patched(t, r, answer), answer
-			}
-			return obj, answer
-		}
+		obj := everything.draw(rt)
+		ask := asker(t, servers[rapid.SampledFrom(gates).Draw(rt, "gates")], obj)
 
 		stored, _ := ask(mutate, admissionv1.Create, "", encode(t, obj))
 		if _, again := ask(mutate, admissionv1.Create, "", stored); len(again.Patch) > 0 {
@@ -97,6 +63,67 @@ func TestPromisesOfAdmission(t *testing.T) {
 			rt.Fatalf("%s cannot be labelled: %v", stored, answer.Result)
 		}
 	})
+}
+
+// pool is what objects are put together from.
+type pool struct {
+	t      *testing.T
+	tables map[string]table
+	rows   map[string][]row
+}
+
+// all is every row of every table that is no DELETE.
+func all(t *testing.T) pool {
+	p := pool{t: t, tables: map[string]table{}, rows: map[string][]row{}}
+	for file := range kinds {
+		tab := read(t, file)
+		p.tables[file] = tab
+		for _, list := range []map[string]row{tab.Invalid, tab.Valid} {
+			for _, name := range slices.Sorted(maps.Keys(list)) {
+				if !list[name].Delete {
+					p.rows[file] = append(p.rows[file], list[name])
+				}
+			}
+		}
+	}
+	return p
+}
+
+// draw puts an object together from at most four rows.
+func (p pool) draw(rt *rapid.T) *unstructured.Unstructured {
+	file := rapid.SampledFrom(slices.Sorted(maps.Keys(kinds))).Draw(rt, "kind")
+	version := rapid.SampledFrom(versions).Draw(rt, "version")
+	spec := p.tables[file].Base
+	var metadata map[string]any
+	for range rapid.IntRange(0, 4).Draw(rt, "rows") {
+		r, ok := rapid.SampledFrom(p.rows[file]).Draw(rt, "row").in(version)
+		if !ok {
+			continue
+		}
+		spec = merged(p.t, merged(p.t, spec, r.Old), r.Spec)
+		if r.Metadata != nil {
+			metadata = r.Metadata
+		}
+	}
+	obj := object(metadata, spec, kinds[file], version)
+	obj.SetGenerateName("")
+	if obj.GetName() == "" {
+		obj.SetName("web")
+	}
+	return obj
+}
+
+// asker sends reviews of objects of the kind of obj, and returns the object as the answer leaves it.
+func asker(t *testing.T, hs admit.Handlers, obj *unstructured.Unstructured) func(path string, op admissionv1.Operation, old, obj string) (string, *admissionv1.AdmissionResponse) {
+	kind := obj.GroupVersionKind()
+	return func(path string, op admissionv1.Operation, old, obj string) (string, *admissionv1.AdmissionResponse) {
+		r := admittest.Review{Kind: kind, Operation: op, Old: old, New: obj}
+		answer := admittest.Ask(t, hs, path+strings.ToLower(kind.Kind), r)
+		if path == mutate {
+			return admittest.Patched(t, r, answer), answer
+		}
+		return obj, answer
+	}
 }
 
 const (
