@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -181,9 +180,4 @@ func indexClaims(claims []*corev1.PersistentVolumeClaim) claimIndex {
 		m[c.Name] = c
 	}
 	return m
-}
-
-// sameResources tells whether a claim already asks for exactly this.
-func sameResources(a, b corev1.VolumeResourceRequirements) bool {
-	return equality.Semantic.DeepEqual(a, b)
 }

@@ -32,9 +32,12 @@ type decider struct {
 	slots     []*view // in range, lowest first: Pods, and the first of the missing ones
 	condemned []*view // out of range, lowest first
 	missing   int     // ordinals without a Pod, also those that have no slot
-	order     []*view // candidates of the update, first one first
-	ways      map[string]way
-	states    map[bool]v1beta1.LifecycleState // of new Pods, by whether they are updated
+	// down counts the ordinals in range that do not serve, or will not once the plan is
+	// carried out; unavailable adds those with a claim that is being expanded.
+	down, unavailable int
+	order             []*view // candidates of the update, first one first
+	ways              map[string]way
+	states            map[bool]v1beta1.LifecycleState // of new Pods, by whether they are updated
 
 	plan Plan
 	// stopReason and stop say why the rest must wait, once something stopped the pass.
@@ -64,6 +67,7 @@ func newDecider(s *Snapshot, now time.Time) *decider {
 	d.pods = s.views(d.ordinals, now)
 	d.fill()
 	d.inspect()
+	d.count()
 	d.chooseRevisions()
 	d.chooseCandidates()
 	return d
@@ -161,27 +165,47 @@ func (d *decider) stopAt(why Reason, detail string, args ...any) {
 	}
 }
 
-// down counts the ordinals in range that do not serve, or will not once the plan is
-// carried out.
-func (d *decider) down() int {
-	n := d.missing
-	for _, v := range d.slots {
-		if v.pod != nil && v.down {
-			n++
+// setDown notes that a Pod does not serve once the plan is carried out.
+func (d *decider) setDown(v *view) {
+	if v.inRange && !v.down {
+		d.down++
+		if !v.expanding {
+			d.unavailable++
 		}
 	}
-	return n
+	v.down = true
 }
 
-// unavailable counts those that are down and those with a claim that is being expanded.
-func (d *decider) unavailable() int {
-	n := d.missing
+// setExpanding notes that a claim of a Pod is being expanded.
+func (d *decider) setExpanding(v *view) {
+	if !v.inUnavailable() {
+		d.unavailable++
+	}
+	v.expanding = true
+}
+
+// count takes the numbers that the plan starts from.
+func (d *decider) count() {
+	d.down, d.unavailable = d.missing, d.missing
+	n := Numbers{Limits: d.limits, Missing: d.missing}
 	for _, v := range d.slots {
-		if v.pod != nil && v.inUnavailable() {
-			n++
+		switch {
+		case v.pod == nil:
+			continue
+		case v.down:
+			d.down, d.unavailable = d.down+1, d.unavailable+1
+		case v.expanding:
+			d.unavailable++
+		}
+		if v.updated {
+			n.Updated++
 		}
 	}
-	return n
+	n.Unavailable, n.Expanding = d.down, d.unavailable-d.down
+	if !d.onDelete {
+		n.Wanted = d.limits.Replicas - d.limits.Partition
+	}
+	d.plan.Numbers = n
 }
 
 // account gives a reason to all that has something to be done and no step.
@@ -196,8 +220,8 @@ func (d *decider) account() {
 		}
 	}
 	for _, v := range d.condemned {
-		if !v.touched && !v.held {
-			d.hold(v, HeldTerminating, "the Pod is being deleted")
+		if !v.touched && !v.held && !v.terminating {
+			d.hold(v, d.stopReason, "%s", d.stop)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (d *decider) expandClaims(v *view) bool {
 			Detail: fmt.Sprintf("the claim asks for %s and its template for %s", asks.String(), wants.String()),
 		})
 	}
-	v.expanding = true
+	d.setExpanding(v)
 	d.hold(v, HeldExpanding, "its claims are being expanded")
 	return false
 }

@@ -65,17 +65,14 @@ const (
 	// HeldOrder: OrderedReady, and another Pod comes first.
 	HeldOrder Reason = "OrderedReady"
 	// HeldScaleLimit: scaleStrategy.maxUnavailable is used up.
-	HeldScaleLimit Reason = "ScaleMaxUnavailable"
-	// HeldCreateBurst: more Pods are missing than one pass creates.
-	HeldCreateBurst Reason = "CreateBurst"
+	HeldScaleLimit  Reason = "ScaleMaxUnavailable"
 	HeldTerminating Reason = "Terminating"
 	HeldUnavailable Reason = "Unavailable" // not ready, or in a lifecycle state other than Normal
 	HeldMinReady    Reason = "MinReadySeconds"
 	HeldDeleteHook  Reason = "PreDeleteHook"
 	HeldUpdateHook  Reason = "InPlaceUpdateHook"
-	HeldMarked      Reason = "SpecifiedDelete" // will be deleted and made anew
-	HeldRefreshing  Reason = "Refreshing"      // a write to this Pod comes first
-	HeldInPlaceOnly Reason = "InPlaceOnly"     // the change needs recreation, which the policy forbids
+	HeldRefreshing  Reason = "Refreshing"  // a write to this Pod comes first
+	HeldInPlaceOnly Reason = "InPlaceOnly" // the change needs recreation, which the policy forbids
 	// HeldStaleClaim: a claim goes with the Pod that had this name before.
 	HeldStaleClaim Reason = "StaleClaim"
 	// HeldClaimTerminating: a claim is being deleted; the next one has its name.
@@ -176,8 +173,8 @@ type Plan struct {
 	Refresh []Step
 	// Claims has the changes of claims that exist or that pending Pods lack.
 	Claims []ClaimStep
-	// Create is in ascending order. Pods come up in slow start: one failure of the first
-	// few is enough to try no more.
+	// Create is in ascending order, at most 500. Pods come up in slow start: one failure of
+	// the first few is enough to try no more.
 	Create []Creation
 	// Scale removes ended Pods and those out of range.
 	Scale []Step

@@ -17,7 +17,7 @@ func (d *decider) settleClaims() {
 	for _, v := range d.pods {
 		// The claims of a Pod in range that is going stay doomed if they are: its successor
 		// waits for new ones.
-		owns := d.s.Gates.AutoDeletePVC && !v.terminal && (!v.inRange || !v.terminating)
+		owns := d.s.Gates.AutoDeletePVC && (!v.inRange || !v.terminating && !v.terminal)
 		pending := v.pod.Status.Phase == corev1.PodPending && !v.terminating
 		for i := range templates {
 			name := ClaimName(templates[i].Name, d.s.Set.Name, v.ordinal)

@@ -66,7 +66,7 @@ func (d *decider) progress() {
 			}
 			d.remove(&d.plan.Update, v, d.deletion(v))
 		case v1beta1.LifecyclePreparingUpdate, v1beta1.LifecycleUpdated:
-			if !d.paused && d.wantsUpdate(v) && v.position >= d.limits.Partition {
+			if !d.paused && d.wantsUpdate(v) {
 				d.advance(v)
 			}
 		}
@@ -83,12 +83,13 @@ func (d *decider) progress() {
 }
 
 // condemnOrdered removes the highest Pod out of range. It must be available, or the lowest
-// of all that are not: a set is not taken down while it is unwell.
+// of all that are not: a set is not taken down while it is unwell. Pods that have ended
+// never get well, so nothing waits for them, nor do they wait.
 func (d *decider) condemnOrdered() {
 	v := d.condemned[len(d.condemned)-1]
 	var first *view // the lowest unhealthy one; all Pods in range are healthy here
 	for _, c := range slices.Backward(d.condemned) {
-		if !c.healthy() {
+		if !c.healthy() && !c.terminal {
 			first = c
 		}
 	}
@@ -96,7 +97,7 @@ func (d *decider) condemnOrdered() {
 	case v.terminating:
 		d.stopAt(HeldOrder, "Pod %s is being deleted", v.name)
 		return
-	case v.state == v1beta1.LifecyclePreparingDelete, v == first, v.ready && v.available:
+	case v.state == v1beta1.LifecyclePreparingDelete, v.terminal, v == first, v.available:
 		d.condemn(v)
 	case v.availableIn > 0:
 		d.hold(v, HeldMinReady, "the Pod is ready, but not yet for minReadySeconds %d", MinReadySeconds(d.s.Set))
@@ -167,6 +168,7 @@ func (d *decider) remove(list *[]Step, v *view, s Step) {
 		d.hold(v, HeldDeleteHook, "%s", decision.Message)
 		return
 	}
-	v.down = true
+	v.leaving = true
+	d.setDown(v)
 	d.add(list, v, s)
 }

@@ -22,12 +22,10 @@ func (d *decider) update() {
 			continue
 		}
 		switch {
-		case v.held:
-		case v.touched && v.marked():
-			d.hold(v, HeldMarked, "the Pod is deleted and made anew")
+		case v.held, v.leaving:
 		case v.touched:
 			d.hold(v, HeldRefreshing, "its lifecycle or in-place state is written first")
-		case !v.inUnavailable() && d.unavailable() >= d.limits.MaxUnavailable:
+		case !v.inUnavailable() && d.unavailable >= d.limits.MaxUnavailable:
 			d.holdBudget(v)
 		default:
 			d.advance(v)
@@ -38,9 +36,6 @@ func (d *decider) update() {
 		}
 	}
 }
-
-// marked tells whether the Pod has a label that asks for its deletion.
-func (v *view) marked() bool { return v.specified }
 
 // inOrder are the candidates in the order in which they get what budget there is. With
 // Parallel those that do not serve come first: they cost nothing, and a set whose first
@@ -74,7 +69,7 @@ func (d *decider) specified() (ends bool) {
 		if v.pod == nil || !v.specified || v.terminating || v.touched || v.held {
 			continue
 		}
-		if !v.down && d.down() >= d.limits.MaxUnavailable || !v.inUnavailable() && d.unavailable() >= d.limits.MaxUnavailable {
+		if !v.down && d.down >= d.limits.MaxUnavailable || !v.inUnavailable() && d.unavailable >= d.limits.MaxUnavailable {
 			d.holdBudget(v)
 			continue
 		}
@@ -89,8 +84,8 @@ func (d *decider) specified() (ends bool) {
 
 // holdBudget holds a Pod that would exceed maxUnavailable.
 func (d *decider) holdBudget(v *view) {
-	text := fmt.Sprintf("maxUnavailable is %d of %d Pods, and %d are unavailable or being updated", d.limits.MaxUnavailable, d.limits.Replicas, d.down())
-	if n := d.unavailable() - d.down(); n > 0 {
+	text := fmt.Sprintf("maxUnavailable is %d of %d Pods, and %d are unavailable or being updated", d.limits.MaxUnavailable, d.limits.Replicas, d.down)
+	if n := d.unavailable - d.down; n > 0 {
 		text += fmt.Sprintf(", and %d have a claim that is being expanded", n)
 	}
 	if d.missing > 0 {
@@ -105,7 +100,7 @@ func (d *decider) advance(v *view) {
 	if !d.expandClaims(v) || !v.due() && !v.restart {
 		return
 	}
-	if !v.down && d.down() >= d.limits.MaxUnavailable {
+	if !v.down && d.down >= d.limits.MaxUnavailable {
 		// It is among the unavailable ones for its claims only, and serves.
 		d.holdBudget(v)
 		return
@@ -142,6 +137,6 @@ func (d *decider) inPlace(v *view, w way) {
 		d.hold(v, HeldRefreshing, "%s", decision.Message)
 		return
 	}
-	v.down = true
+	d.setDown(v)
 	d.add(&d.plan.Update, v, step)
 }

@@ -88,6 +88,7 @@ type view struct {
 	expanding bool     // a claim is being expanded
 	down      bool     // does not serve, or will not once the plan is carried out
 	touched   bool     // has a step
+	leaving   bool     // the step deletes it, or begins to
 	held      bool     // is in Held
 }
 
