@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/ordinal"
+	"github.com/kruisectl/kruisectl/internal/podready"
 )
 
 // burst is how many Pods one pass creates at most.
@@ -125,16 +128,34 @@ func (d *decider) fill() {
 // inspect completes the views of Pods: in-place updates, volumes and claims.
 func (d *decider) inspect() {
 	for _, v := range d.pods {
-		if !v.terminating && !v.terminal {
-			v.next = inplace.Next(v.pod, d.engine, d.now)
+		v.complete = !v.terminating && !v.terminal
+		if v.complete && !updatesSettled(v) {
+			if next := inplace.Next(v.pod, d.engine, d.now); next.Action != inplace.Done {
+				v.next, v.complete = &next, next.Action == inplace.Ready
+			}
 		}
-		v.complete = v.next.Action == inplace.Done || v.next.Action == inplace.Ready
 		v.down = !v.healthy() || !v.available || !v.complete
 		v.lacks = missingVolume(d.s.Set, v.pod)
 		if d.expands && v.inRange {
 			d.inspectClaims(v)
 		}
 	}
+}
+
+// updatesSettled tells without reading the Pod's annotations that no in-place update is in
+// progress: the last step of each is to make the condition True, and then the Pod Normal.
+// Large sets have the annotations of their last update on every Pod.
+func updatesSettled(v *view) bool {
+	if v.state != v1beta1.LifecycleNormal || !podready.HasGate(v.pod, v1beta1.InPlaceUpdateReady) {
+		return false
+	}
+	for _, key := range []string{v1beta1.InPlaceUpdateGraceAnnotation, v1beta1.InPlaceUpdateGraceAnnotationOld} {
+		if _, grace := v.pod.Annotations[key]; grace {
+			return false
+		}
+	}
+	c := podready.Condition(v.pod, v1beta1.InPlaceUpdateReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // hold puts a Pod into Held, with the first reason that is found.

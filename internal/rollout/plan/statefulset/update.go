@@ -59,7 +59,7 @@ func (d *decider) inOrder() []*view {
 
 // hasWork tells whether a candidate or its claims are not as the spec wants them.
 func (d *decider) hasWork(v *view) bool {
-	return v.due() || v.restart || len(v.growing) > 0 || v.forbidden.Why != ""
+	return v.due() || v.restart || len(v.growing) > 0 || v.forbidden != nil
 }
 
 // specified deletes marked Pods, highest first, as far as maxUnavailable allows
