@@ -43,9 +43,8 @@ type decider struct {
 	states            map[bool]v1beta1.LifecycleState // of new Pods, by whether they are updated
 
 	plan Plan
-	// stopReason and stop say why the rest must wait, once something stopped the pass.
-	stopReason Reason
-	stop       string
+	// stop says why the rest must wait, once something stopped a pass of OrderedReady.
+	stop string
 }
 
 func newDecider(s *Snapshot, now time.Time) *decider {
@@ -179,10 +178,10 @@ func (d *decider) add(list *[]Step, v *view, s Step) {
 	*list = append(*list, s)
 }
 
-// stopAt ends the pass: what comes after must wait.
-func (d *decider) stopAt(why Reason, detail string, args ...any) {
+// stopAt ends a pass of OrderedReady: what comes after must wait.
+func (d *decider) stopAt(detail string, args ...any) {
 	if d.stop == "" {
-		d.stopReason, d.stop = why, fmt.Sprintf(detail, args...)
+		d.stop = fmt.Sprintf(detail, args...)
 	}
 }
 
@@ -235,14 +234,14 @@ func (d *decider) account() {
 		switch {
 		case v.touched || v.held:
 		case v.pod == nil:
-			d.hold(v, d.stopReason, "%s", d.stop)
+			d.hold(v, HeldOrder, "%s", d.stop)
 		case v.due() || v.specified && !v.terminating:
 			d.accountUpdate(v)
 		}
 	}
 	for _, v := range d.condemned {
 		if !v.touched && !v.held && !v.terminating {
-			d.hold(v, d.stopReason, "%s", d.stop)
+			d.hold(v, HeldOrder, "%s", d.stop)
 		}
 	}
 }
@@ -257,8 +256,8 @@ func (d *decider) accountUpdate(v *view) {
 		d.hold(v, HeldPaused, "spec.updateStrategy.rollingUpdate.paused is true")
 	case !v.candidate && !v.specified:
 		d.hold(v, HeldPartition, "partition keeps %d of %d Pods at revision %s", d.limits.Partition, d.limits.Replicas, d.s.Current.Name)
-	case d.stop != "" && !d.parallel:
-		d.hold(v, d.stopReason, "%s", d.stop)
+	case d.stop != "":
+		d.hold(v, HeldOrder, "%s", d.stop)
 	default:
 		d.holdBudget(v)
 	}

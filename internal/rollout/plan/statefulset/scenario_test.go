@@ -357,7 +357,7 @@ func TestScenarios(t *testing.T) {
 // TestExpansionScenarios are those of statefulset.md 15.1 that are not about admission.
 func TestExpansionScenarios(t *testing.T) {
 	base := ordered(3).With(func(s *v1beta1.StatefulSet) {
-		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claimTemplate("data", 1), claimTemplate("logs", 1)}
+		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claimTemplate("data"), claimTemplate("logs")}
 		s.Spec.VolumeClaimUpdateStrategy.Type = v1beta1.OnPodRollingUpdateVolumeClaimUpdateStrategyType
 	})
 	grow := func(p play, gigabytes int64) {

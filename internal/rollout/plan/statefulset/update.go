@@ -31,7 +31,7 @@ func (d *decider) update() {
 			d.advance(v)
 		}
 		if !d.parallel && (v.touched || v.held) {
-			d.stopAt(HeldOrder, "Pod %s comes first", v.name)
+			d.stopAt("Pod %s comes first", v.name)
 			return // the ones below wait for it
 		}
 	}
@@ -75,7 +75,7 @@ func (d *decider) specified() (ends bool) {
 		}
 		d.remove(&d.plan.Update, v, d.deletion(v))
 		if !d.parallel {
-			d.stopAt(HeldOrder, "Pod %s is deleted first", v.name)
+			d.stopAt("Pod %s is deleted first", v.name)
 			return true
 		}
 	}
