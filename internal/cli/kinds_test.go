@@ -4,6 +4,9 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/fixture"
 	"github.com/kruisectl/kruisectl/internal/revision"
 )
@@ -110,6 +116,12 @@ func agentPartition(v string) func(*v1beta1.DaemonSet) {
 	return func(d *v1beta1.DaemonSet) { d.Spec.UpdateStrategy.RollingUpdate.Partition = new(intstr.Parse(v)) }
 }
 
+func onZone(zone string) func(*v1beta1.DaemonSet) {
+	return func(d *v1beta1.DaemonSet) {
+		d.Spec.UpdateStrategy.RollingUpdate.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": zone}}
+	}
+}
+
 // broken lets the first Pod of objects be not ready.
 func broken(objects []client.Object) []client.Object {
 	for _, o := range objects {
@@ -169,7 +181,18 @@ func TestCommandsOnBothKinds(t *testing.T) {
 		"ads-restart":                {newAgent(5), "rollout restart ads/agent"},
 		"ads-restart-pods":           {newAgent(5), "rollout restart ads/agent --method pods"},
 		"ads-restart-containers":     {newAgent(5), "rollout restart ads/agent --method containers"},
-		"ads-canary-typo":            {newAgent(5), "rollout status adz/agent"},
+		"asts-preview-image":         {newDB(6), "rollout preview asts/db --image app=repo/db:3"},
+		"asts-preview-batches": {newDB(6, func(s *v1beta1.StatefulSet) {
+			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(2))
+			s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+		}), "rollout preview asts/db --image app=repo/db:3 --all-batches"},
+		"asts-preview-partition": {newDB(4, dbPartition(2)), "rollout preview asts/db --all-batches"},
+		"asts-preview-env":       {newDB(6), "rollout preview asts/db --env A=1 -o json"},
+		"ads-preview-image":      {newAgent(5, agentPartition("1")), "rollout preview ads/agent --image app=repo/agent:3"},
+		"ads-preview-batches":    {newAgent(5, agentPartition("1")), "rollout preview ads/agent --image app=repo/agent:3 --all-batches"},
+		"ads-preview-selector":   {newAgent(1, onZone("a")), "rollout preview ads/agent --all-batches"},
+		"ads-status-selector":    {newAgent(3, onZone("a")), "rollout status ads/agent"},
+		"ads-canary-typo":        {newAgent(5), "rollout status adz/agent"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -177,6 +200,69 @@ func TestCommandsOnBothKinds(t *testing.T) {
 			golden(t, "commands/"+name, "$ kruisectl "+tc.args+"\n"+w.run(strings.Fields(tc.args)...).String())
 		})
 	}
+}
+
+// The same objects, saved in a file: no server is asked.
+func TestPreviewOffline(t *testing.T) {
+	cases := map[string]struct {
+		objects []client.Object
+		args    string
+	}{
+		"cloneset": {newShop(10).objects(), "rollout preview clone/web --image app=repo/web:4 --all-batches"},
+		"asts":     {newDB(6), "rollout preview asts/db --image app=repo/db:3 --all-batches"},
+		"sts":      {newDB(6), "rollout preview sts/db --env A=1 --all-batches"},
+		"ads":      {newAgent(5), "rollout preview ads/agent --image app=repo/agent:3 --all-batches -o wide"},
+		"no-nodes": {slices.DeleteFunc(newAgent(5), func(o client.Object) bool { _, ok := o.(*corev1.Node); return ok }), "rollout preview ads/agent --image app=repo/agent:3"},
+		"absent":   {newAgent(5), "rollout preview asts/agent --image app=repo/agent:3"},
+		"gates":    {newDB(6), "rollout preview asts/db --feature-gates NoSuchGate=true"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.client = nil // whoever asks a server fails
+			args := append(strings.Fields(tc.args), "--present", saved(t, tc.objects))
+			golden(t, "commands/preview-offline-"+name, "$ kruisectl "+tc.args+" --present now.yaml\n"+w.run(args...).String())
+		})
+	}
+	t.Run("a manifest gives what flags give", func(t *testing.T) {
+		next := dbSet("repo/db:3").Obj()
+		next.UID, next.Generation, next.Status = "", 0, v1beta1.StatefulSetStatus{}
+		w := newWorld(t)
+		w.client = nil
+		now := saved(t, newDB(6))
+		byFile := w.run("rollout", "preview", "-f", saved(t, []client.Object{next}), "--present", now, "-o", "json")
+		byFlag := w.run("rollout", "preview", "asts/db", "--image", "app=repo/db:3", "--present", now, "-o", "json")
+		if byFile.code != 0 || byFile.out != byFlag.out {
+			t.Errorf("by manifest:\n%s\nby flag:\n%s", byFile, byFlag)
+		}
+	})
+}
+
+// saved writes objects as kubectl get -o yaml prints them.
+func saved(t *testing.T, objects []client.Object) string {
+	t.Helper()
+	s, err := factory.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var docs []string
+	for _, o := range objects {
+		gvk, err := apiutil.GVKForObject(o, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.GetObjectKind().SetGroupVersionKind(gvk)
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, string(text))
+	}
+	file := filepath.Join(t.TempDir(), "now.yaml")
+	if err := os.WriteFile(file, []byte(strings.Join(docs, "---\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func TestScaleAndSetOfCloneSet(t *testing.T) {

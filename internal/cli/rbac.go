@@ -33,12 +33,15 @@ var (
 	patchSet = rule("apps.kruise.io", workloads, "get list watch patch")
 	// details may be missing: the answer then has less in it.
 	details = []rbacv1.PolicyRule{
-		rule("", "pods", "list watch"), rule("apps", "controllerrevisions", "list"), rule("", "events", "list"),
+		rule("", "pods", "list watch"), rule("apps", "controllerrevisions", "list"), rule("", "events persistentvolumeclaims", "list"),
 	}
 )
 
 func with(main rbacv1.PolicyRule, more ...rbacv1.PolicyRule) permissions {
-	return permissions{namespaced: append(append([]rbacv1.PolicyRule{main}, details...), more...)}
+	return permissions{
+		namespaced: append(append([]rbacv1.PolicyRule{main}, details...), more...),
+		cluster:    []rbacv1.PolicyRule{rule("", "nodes", "list"), rule("storage.k8s.io", "storageclasses", "list")},
+	}
 }
 
 // needs is the table of what commands need, by their words.
@@ -70,7 +73,7 @@ var needs = map[string]permissions{
 // around adds what `why` looks at besides the workload.
 func around(p permissions) permissions {
 	p.namespaced = append(p.namespaced, rule("apps.kruise.io", "imagepulljobs", "list"))
-	p.cluster = []rbacv1.PolicyRule{rule("", "nodes", "get"), rule("apps.kruise.io", "nodeimages", "get")}
+	p.cluster = append(p.cluster, rule("", "nodes", "get"), rule("apps.kruise.io", "nodeimages", "get"))
 	return p
 }
 

@@ -4,6 +4,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -56,7 +57,11 @@ func (r rolloutScreen) Update(msg tea.Msg, s scene) (screen, tea.Cmd) {
 	case key.Matches(k, s.keys.bottom):
 		return move(len(pods) - 1)
 	case key.Matches(k, s.keys.why) && len(pods) > 0:
-		return r, send(openWhyMsg{pod: pods[r.cursor(pods)].Name})
+		p := pods[r.cursor(pods)]
+		if p.Group == view.GroupMissing { // the answer is with the workload
+			return r, send(openWhyMsg{})
+		}
+		return r, send(openWhyMsg{pod: p.Name})
 	case key.Matches(k, s.keys.whySet):
 		return r, send(openWhyMsg{})
 	}
@@ -249,11 +254,21 @@ var podColumns = []column{
 	{name: "STATE", width: 27}, {name: "RST", width: 3, right: true, drop: 2}, {name: "AGE", width: 6, right: true, drop: 6}, {name: "SINCE", width: 7, right: true, drop: 4},
 }
 
+// columnsOf puts the node first where each node has its Pod.
+func columnsOf(r view.Rollout) []column {
+	if r.Object.Kind != "DaemonSet" {
+		return podColumns
+	}
+	cols := slices.Clone(podColumns)
+	cols[0], cols[1] = column{name: "NODE", width: 12}, column{name: "POD", width: 14, drop: 5}
+	return cols
+}
+
 // pods draws the table in height lines, the column header included, with a line for each
 // change of group.
 func (r rolloutScreen) pods(f *frame, s scene, height int) {
 	const indent = 3
-	cols := fitColumns(podColumns, s.size.Width-indent+2)
+	cols := fitColumns(columnsOf(s.rollout), s.size.Width-indent+2)
 	cols = widen(cols, s.size.Width-indent)
 	f.line(strings.Repeat(" ", indent) + header(cols))
 	lines, at := r.podLines(cols, s)
@@ -332,6 +347,10 @@ func podCells(p view.Pod, s scene) map[string]string {
 		state = StateFailed
 	case p.Group == view.GroupUpdating:
 		state = StateWorking
+	case p.Group == view.GroupMissing && p.Held == "":
+		return missingCells(p, s, StateWorking)
+	case p.Group == view.GroupMissing:
+		return missingCells(p, s, StateWaiting)
 	case p.Group == view.GroupSurplus:
 		state = StateWaiting
 	case !p.Ready:
@@ -352,6 +371,19 @@ func podCells(p view.Pod, s scene) map[string]string {
 		"POD": p.Name, "NODE": p.Node, "REV": number, "HOW": p.How, "STATE": text,
 		"RST": fmt.Sprint(p.Restarts), "AGE": shortAge(p.Created, s.now), "SINCE": shortAge(p.Since, s.now),
 	}
+}
+
+// missingCells is the row of a Pod that is not there.
+func missingCells(p view.Pod, s scene, state State) map[string]string {
+	text := s.theme.state[state].Render(s.theme.mark(state)) + " " + p.State
+	if p.HeldText != "" {
+		text += "   " + p.HeldText
+	}
+	name := p.Name
+	if name == "" {
+		name = "-"
+	}
+	return map[string]string{"POD": name, "NODE": p.Node, "REV": "-", "HOW": p.How, "STATE": text, "RST": "-", "AGE": "-", "SINCE": "-"}
 }
 
 // shortAge keeps columns narrow: whole days from two days on.

@@ -41,7 +41,7 @@ func stepVerdict(s diagnose.Snapshot, a, b adapter.Revision) string {
 	if a.Template != nil && b.Template != nil && adapter.SameTemplate(a.Template, b.Template) {
 		return "verdict: NO CHANGE"
 	}
-	c := inplace.Compare(a.Source, b.Source, s.Gates.InPlace)
+	c := inplace.Compare(a.Source, b.Source, diagnose.EngineOptions(s))
 	switch {
 	case c.InPlace == nil && len(c.Recreate) > 0:
 		return "verdict: RECREATE - " + c.Recreate[0].String()

@@ -90,8 +90,8 @@ func (o *statusOptions) sentence(e end) string {
 		if f.RevisionNumber > 0 {
 			at = strconv.FormatInt(f.RevisionNumber, 10)
 		}
-		return fmt.Sprintf("partition reached: %d of %d pods updated to revision %s%s (%d kept by partition %s)",
-			f.Updated, f.Desired, at, took, f.Partition.Keep, f.Partition.Raw)
+		return fmt.Sprintf("partition reached: %d of %d pods updated to revision %s%s (%d kept by %s)",
+			f.Updated, f.Desired, at, took, f.Partition.Keep, f.Partition.By())
 	case verdict.Paused:
 		return r.Message
 	case verdict.Manual:

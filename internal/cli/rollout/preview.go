@@ -31,6 +31,9 @@ type previewOptions struct {
 	env         []string
 	labels      []string
 	annotations []string
+	allBatches  bool
+	present     []string
+	gates       string
 	files       object.Files
 	output      out.Output
 }
@@ -39,15 +42,18 @@ type previewOptions struct {
 func NewPreview(f *factory.Factory) *cobra.Command {
 	o := &previewOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "preview [TYPE/NAME] [-f FILE]",
+		Use:   "preview (TYPE/NAME | -f FILE) [--all-batches] [--present FILE]",
 		Short: "Say what a new template would do to each pod",
 		Long: "Say what a new template would do to each pod: update in place, recreate or\n" +
 			"refuse, why, and in which batch. Nothing is changed. The new template comes from\n" +
-			"a file or from flags; without either, the present one is looked at.",
-		Example: "  kruisectl rollout preview -f web.yaml\n" +
-			"  kruisectl rollout preview cloneset/web --image app=repo/web:2\n" +
+			"a file or from flags; without either, the present one is looked at. With\n" +
+			"--present no server is asked: the file holds the workload, its pods and\n" +
+			"controllerrevisions, and for an ads the nodes, as kubectl get -o yaml prints them.",
+		Example: "  kruisectl rollout preview -f web.yaml --all-batches\n" +
+			"  kruisectl rollout preview asts/db --image app=repo/db:2\n" +
+			"  kruisectl rollout preview -f web.yaml --present now.yaml --all-batches\n" +
 			"  kruisectl rollout preview cloneset/web --env MODE=fast -o json",
-		ValidArgsFunction: object.Complete(f, []*target.Kind{target.CloneSet}),
+		ValidArgsFunction: object.Complete(f, adapter.Kinds()),
 		Annotations:       map[string]string{out.ExitCodes: "3 the update policy refuses the change", out.SeeAlso: "kruisectl set image, kruisectl rollout history --diff"},
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
@@ -57,13 +63,18 @@ func NewPreview(f *factory.Factory) *cobra.Command {
 	fs.StringArrayVar(&o.labels, "label", nil, "label of the template as KEY=VALUE (repeat)")
 	fs.StringArrayVar(&o.annotations, "annotation", nil, "annotation of the template as KEY=VALUE (repeat)")
 	out.Group(fs, "Change", "image", "env", "label", "annotation")
+	fs.BoolVar(&o.allBatches, "all-batches", false, "show the whole rollout, batch by batch")
+	fs.StringSliceVar(&o.present, "present", nil, "file with the present objects; no server is asked")
+	fs.StringVar(&o.gates, "feature-gates", "", "with --present: gates of the manager as NAME=BOOL, comma separated")
+	out.Group(fs, "Target", "present", "feature-gates")
+	out.Group(fs, "Output", "all-batches")
 	o.files.AddTo(fs, "preview")
 	o.output.AddTo(fs, "wide")
 	return cmd
 }
 
 func (o *previewOptions) run(ctx context.Context, args []string) error {
-	v := verb("rollout preview", false, []*target.Kind{target.CloneSet})
+	v := verb("rollout preview", false, adapter.Kinds())
 	format, err := o.output.Format()
 	if err != nil {
 		return err
@@ -73,6 +84,12 @@ func (o *previewOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	o.f.DryRunOnly()
+	if len(o.present) > 0 {
+		return o.offline(ctx, v, args, edit, format)
+	}
+	if o.gates != "" {
+		return out.Usagef("--feature-gates belongs to --present; otherwise the gates are read from the manager")
+	}
 	if !o.files.Given() {
 		names, err := object.Names(o.f, v, args, nil)
 		if err != nil {
@@ -85,24 +102,33 @@ func (o *previewOptions) run(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		return out.Usagef("give the object either as an argument or with -f and -k, not both")
 	}
+	return o.eachFile(v, func(u *unstructured.Unstructured, k *target.Kind) error {
+		return o.file(ctx, v, u, k, edit, format)
+	})
+}
+
+// eachFile calls do for every workload of the given files and folds the errors.
+func (o *previewOptions) eachFile(v target.Verb, do func(*unstructured.Unstructured, *target.Kind) error) error {
 	infos, err := o.files.Infos(o.f)
 	if err != nil {
 		return err
 	}
-	found := 0
 	var errs []error
 	for _, info := range infos {
 		u, ok := info.Object.(*unstructured.Unstructured)
-		if !ok || u.GroupVersionKind().GroupKind() != target.CloneSet.GroupKind {
+		if !ok {
 			continue
 		}
-		found++
-		errs = append(errs, o.file(ctx, v, u, edit, format))
+		for _, k := range v.Kinds {
+			if k.GroupKind == u.GroupVersionKind().GroupKind() {
+				errs = append(errs, do(u, k))
+			}
+		}
 	}
-	if found == 0 {
+	switch len(errs) {
+	case 0:
 		return out.Usagef("the given files hold no %s", target.List(v.Kinds))
-	}
-	if found == 1 {
+	case 1:
 		return errs[0]
 	}
 	var codes []int
@@ -114,18 +140,21 @@ func (o *previewOptions) run(ctx context.Context, args []string) error {
 }
 
 // file previews one manifest against the object of the same name.
-func (o *previewOptions) file(ctx context.Context, v target.Verb, u *unstructured.Unstructured, edit apply.Change, format out.Format) error {
+func (o *previewOptions) file(ctx context.Context, v target.Verb, u *unstructured.Unstructured, k *target.Kind, edit apply.Change, format out.Format) error {
 	c, err := o.f.Client()
 	if err != nil {
 		return &out.Failure{Doing: v.Command, Cause: err}
 	}
-	ns := u.GetNamespace()
+	ns, err := object.NamespaceOf(o.f, u.GetName(), u.GetNamespace())
+	if err != nil {
+		return err
+	}
 	if ns == "" {
 		if ns, err = o.f.Namespace(); err != nil {
 			return err
 		}
 	}
-	n := target.Name{Kinds: []*target.Kind{target.CloneSet}, Name: u.GetName(), Typed: target.Short(target.CloneSet, u.GetName())}
+	n := target.Name{Kinds: []*target.Kind{k}, Name: u.GetName(), Typed: target.Short(k, u.GetName())}
 	obj, err := fetch.Object(ctx, c, v, n, ns)
 	if err != nil {
 		return object.ResolveError(o.f, v, n, ns, err)
@@ -211,6 +240,11 @@ func (o *previewOptions) one(ctx context.Context, w adapter.Workload, change app
 	if err != nil {
 		return failure(o.f, "rollout preview", w.Object, err, "")
 	}
+	return o.show(p, format)
+}
+
+func (o *previewOptions) show(p *preview, format out.Format) error {
+	p.allBatches = o.allBatches
 	if !format.People() {
 		if err := format.Write(o.f.Out, p.document(o.f)); err != nil {
 			return err
@@ -227,8 +261,9 @@ func (o *previewOptions) one(ctx context.Context, w adapter.Workload, change app
 // preview is a forecast together with what it was made of.
 type preview struct {
 	forecast.Forecast
-	w adapter.Workload
-	s diagnose.Snapshot
+	w          adapter.Workload
+	s          diagnose.Snapshot
+	allBatches bool
 }
 
 // Preview computes what change would do to w. The change is sent as a server dry run,
@@ -266,7 +301,13 @@ func Preview(ctx context.Context, f *factory.Factory, w adapter.Workload, change
 
 func (p *preview) print(f *factory.Factory, wide bool) error {
 	style := f.OutStyle()
-	fmt.Fprintf(f.Out, "%s, policy %s, %s\n", p.w.Title(), p.Policy, out.Plural(len(p.Pods), "pod"))
+	pods := 0
+	for _, r := range p.Pods {
+		if r.Pod != "" {
+			pods++
+		}
+	}
+	fmt.Fprintf(f.Out, "%s, policy %s, %s\n", p.w.Title(), p.Policy, out.Plural(pods, "pod"))
 	changes := out.Table{NoHeaders: true, Indent: "  ", Columns: []out.Column{{Name: ""}, {Name: ""}, {Name: ""}}}
 	for _, c := range p.Changes {
 		changes.Rows = append(changes.Rows, []string{c.Path, c.Op, c.Effect})
@@ -286,6 +327,9 @@ func (p *preview) print(f *factory.Factory, wide bool) error {
 		return nil
 	}
 	fmt.Fprintln(f.Out)
+	if p.allBatches {
+		return p.printBatches(f, wide)
+	}
 	t := out.Table{Columns: []out.Column{{Name: "POD"}, {Name: "NODE", Drop: 2}, {Name: "REVISION", Drop: 1}, {Name: "ACTION"}, {Name: "BATCH"}, {Name: "WHY"}}}
 	for _, row := range p.Pods {
 		batch := ""
@@ -314,7 +358,12 @@ func (p *preview) document(f *factory.Factory) map[string]any {
 	doc["object"] = objectRef(p.w)
 	doc["verdict"], doc["message"], doc["policy"] = p.Verdict, p.Message, p.Policy
 	doc["changes"], doc["pods"] = p.Changes, p.Pods
-	doc["counts"] = map[string]any{"inPlace": p.InPlace, "recreate": p.Recreated, "blocked": p.Blocked, "kept": p.Kept, "batches": p.LastBatch}
+	doc["counts"] = map[string]any{"inPlace": p.InPlace, "recreate": p.Recreated, "blocked": p.Blocked, "kept": p.Kept, "delete": p.Deleted, "create": p.Created, "batches": p.LastBatch}
+	batches := []any{}
+	for i, rows := range p.AllBatches() {
+		batches = append(batches, map[string]any{"batch": i + 1, "pods": rowNames(rows)})
+	}
+	doc["batches"] = batches
 	doc["revision"] = map[string]any{"update": p.Update, "current": p.Current, "new": p.New}
 	doc["gatesKnown"] = p.s.Gates.Known
 	return doc

@@ -216,7 +216,7 @@ func effect(s diagnose.Snapshot, to adapter.Revision) string {
 		if r.Name == to.Name || r.Pods <= 0 {
 			continue
 		}
-		c := inplace.Compare(r.Source, to.Source, s.Gates.InPlace)
+		c := inplace.Compare(r.Source, to.Source, diagnose.EngineOptions(s))
 		if c.InPlace == nil || s.Workload.RecreatesOnly() {
 			recreate += r.Pods
 			continue

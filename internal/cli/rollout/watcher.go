@@ -254,7 +254,7 @@ func progressText(w adapter.Workload, r view.Rollout, introduce bool) string {
 	}
 	tail := ""
 	if f.Partition.Keep > 0 && !r.Result.Verdict.Final() {
-		tail += fmt.Sprintf(", partition %s keeps %d", f.Partition.Raw, f.Partition.Keep)
+		tail += fmt.Sprintf(", %s keeps %d", f.Partition.By(), f.Partition.Keep)
 	}
 	if r.Result.Verdict == verdict.Progressing {
 		tail += fmt.Sprintf(", maxUnavailable %s = %d", f.MaxUnavailableRaw, f.MaxUnavailable)
@@ -265,6 +265,9 @@ func progressText(w adapter.Workload, r view.Rollout, introduce bool) string {
 func changedPods(old map[string]view.Pod, pods []view.Pod) []string {
 	var names []string
 	for _, p := range pods {
+		if p.Group == view.GroupMissing {
+			continue
+		}
 		was, ok := old[p.UID]
 		if !ok || was.State != p.State || was.Hash != p.Hash || was.Ready != p.Ready || was.Why != p.Why || was.Restarts != p.Restarts {
 			names = append(names, p.Name)

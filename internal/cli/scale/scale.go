@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,9 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/out"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
+	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 	"github.com/kruisectl/kruisectl/internal/rollout/fetch"
+	"github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
 )
 
@@ -161,6 +164,7 @@ func (o *scaleOptions) one(ctx context.Context, obj target.Object, opts apply.Op
 		return err
 	}
 	hpaNote(ctx, o.f, c, obj)
+	ordinalsNote(o.f, after)
 	if !o.wait || opts.DryRun != apply.DryRunNone {
 		return nil
 	}
@@ -288,6 +292,27 @@ func hpaNote(ctx context.Context, f *factory.Factory, c client.Client, obj targe
 			f.Note("autoscaler %s (HorizontalPodAutoscaler) sets the number, too, and may set it back", h.Name)
 		}
 	}
+}
+
+// ordinalsNote says which Pods a StatefulSet with reserved ordinals has now.
+func ordinalsNote(f *factory.Factory, obj target.Object) {
+	if obj.Kind != target.StatefulSet {
+		return
+	}
+	set, err := adapter.StatefulSet(obj.Live)
+	if err != nil || len(set.Spec.ReserveOrdinals) == 0 {
+		return
+	}
+	var names []string
+	r := statefulset.Ordinals(set, diagnose.DefaultGates().StatefulSet)
+	for n := range r.Walk() {
+		if len(names) == 10 {
+			names = append(names, fmt.Sprintf("... %s", statefulset.PodName(set.Name, r.End()-1)))
+			break
+		}
+		names = append(names, statefulset.PodName(set.Name, n))
+	}
+	f.Note("with the reserved ordinals left out its pods are %s", strings.Join(names, ", "))
 }
 
 func groupOf(apiVersion string) string {

@@ -3,17 +3,18 @@
 package adapter
 
 import (
+	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/kruisectl/kruisectl/internal/percent"
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/rollout/plan/daemonset"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
@@ -41,47 +42,56 @@ func daemonSetRevision(u *unstructured.Unstructured) string {
 	return u.GetName() + "-" + hash
 }
 
-func daemonSetFacts(u *unstructured.Unstructured) (verdict.Facts, error) {
-	desired := count(u, "desiredNumberScheduled")
-	resolve := func(field string, absent int32, r percent.Rounding) (int, string, error) {
-		v, raw := intOr(u, ruPath(field), intstr.FromInt32(absent))
-		n, err := percent.Of(v, int32(desired), r)
-		if err != nil {
-			return 0, "", fmt.Errorf("reading %s: %w", ruPath(field), err)
+// DaemonSet decodes an object of either version into the hub type.
+func DaemonSet(u *unstructured.Unstructured) (*v1beta1.DaemonSet, error) {
+	hub := &v1beta1.DaemonSet{}
+	if u.GroupVersionKind().Version != "v1alpha1" {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, hub); err != nil {
+			return nil, fmt.Errorf("reading DaemonSet %s: %w", u.GetName(), err)
 		}
-		return max(0, int(n)), raw, nil
+		return hub, nil
 	}
-	keep, raw, err := resolve("partition", 0, percent.Down)
+	old := &v1alpha1.DaemonSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, old); err != nil {
+		return nil, fmt.Errorf("reading DaemonSet %s: %w", u.GetName(), err)
+	}
+	if err := v1alpha1.DaemonSetToHub(context.Background(), old, hub); err != nil {
+		return nil, fmt.Errorf("converting DaemonSet %s: %w", u.GetName(), err)
+	}
+	hub.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("DaemonSet"))
+	return hub, nil
+}
+
+func daemonSetFacts(u *unstructured.Unstructured) (verdict.Facts, error) {
+	set, err := DaemonSet(u)
 	if err != nil {
 		return verdict.Facts{}, err
 	}
-	keep = min(keep, desired)
-	surge, surgeRaw, err := resolve("maxSurge", 0, percent.Up)
-	if err != nil {
-		return verdict.Facts{}, err
-	}
-	absent := int32(0)
-	if surgeRaw == "" {
-		absent = 1
-	}
-	down, downRaw, err := resolve("maxUnavailable", absent, percent.Up)
-	if err != nil {
-		return verdict.Facts{}, err
-	}
-	if down == 0 && surge == 0 {
-		down = 1
-	}
-	available, updated := count(u, "numberAvailable"), count(u, "updatedNumberScheduled")
+	st := set.Status
+	desired, ready, available, updated := int(st.DesiredNumberScheduled), int(st.NumberReady), int(st.NumberAvailable), int(st.UpdatedNumberScheduled)
+	limits := daemonset.LimitsOf(set, desired)
+	keep := min(limits.Partition, desired)
 	f := verdict.Facts{
-		Generation: u.GetGeneration(), ObservedGeneration: int64(count(u, "observedGeneration")),
-		Desired: desired, Total: count(u, "currentNumberScheduled"), Ready: count(u, "numberReady"), Available: available,
+		Generation: set.Generation, ObservedGeneration: st.ObservedGeneration,
+		Desired: desired, Total: int(st.CurrentNumberScheduled), Ready: ready, Available: available,
 		// The status does not count which of the unavailable Pods are updated: none is
 		// called available that may not be.
-		Updated: updated, UpdatedReady: max(0, updated-(desired-count(u, "numberReady"))), UpdatedAvailable: max(0, updated-(desired-available)),
-		Partition:      verdict.Partition{Raw: raw, Keep: keep, Target: desired - keep},
-		MaxUnavailable: down, MaxUnavailableRaw: orDefault(downRaw, strconv.Itoa(int(absent))), MaxSurge: surge,
-		Paused: paused(u), Manual: onDelete(u), AllAvailable: true,
+		Updated: updated, UpdatedReady: max(0, updated-(desired-ready)), UpdatedAvailable: max(0, updated-(desired-available)),
+		Partition:      verdict.Partition{Keep: keep, Target: desired - keep},
+		MaxUnavailable: limits.MaxUnavailable, MaxUnavailableRaw: "1", MaxSurge: limits.MaxSurge,
+		Paused: daemonset.Paused(set), Manual: daemonset.OnDelete(set), AllAvailable: true,
 		UpdateRevision: daemonSetRevision(u),
+	}
+	if ru := set.Spec.UpdateStrategy.RollingUpdate; ru != nil {
+		if ru.Partition != nil {
+			f.Partition.Raw = ru.Partition.String()
+		}
+		switch {
+		case ru.MaxUnavailable != nil:
+			f.MaxUnavailableRaw = ru.MaxUnavailable.String()
+		case limits.MaxSurge > 0:
+			f.MaxUnavailableRaw = "0"
+		}
 	}
 	return f, nil
 }

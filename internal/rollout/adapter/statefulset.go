@@ -3,24 +3,26 @@
 package adapter
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"context"
+	"fmt"
 
-	"github.com/kruisectl/kruisectl/internal/percent"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
 
-// ruPath is a field of the rolling update, where the Advanced StatefulSet and DaemonSet keep
-// their strategy.
-func ruPath(field string) Path { return Path{"spec", "updateStrategy", "rollingUpdate", field} }
-
 // rollingUpdate is where the Advanced StatefulSet and DaemonSet keep their strategy, the
 // same in both versions.
 func rollingUpdate(policy string) map[string]Fields {
+	at := func(field string) Path { return Path{"spec", "updateStrategy", "rollingUpdate", field} }
 	f := Fields{
-		Template: Path{"spec", "template"}, Paused: ruPath("paused"), Partition: ruPath("partition"),
-		MaxUnavailable: ruPath("maxUnavailable"), Policy: ruPath(policy),
+		Template: Path{"spec", "template"}, Paused: at("paused"), Partition: at("partition"),
+		MaxUnavailable: at("maxUnavailable"), Policy: at(policy),
 	}
 	return map[string]Fields{"v1beta1": f, "v1alpha1": f}
 }
@@ -34,27 +36,50 @@ var statefulSet = &Adapter{
 	Facts:         statefulSetFacts,
 }
 
-func statefulSetFacts(u *unstructured.Unstructured) (verdict.Facts, error) {
-	replicas := 1
-	if n, ok := number(u, "spec", "replicas"); ok {
-		replicas = n
+// StatefulSet decodes an object of either version into the hub type.
+func StatefulSet(u *unstructured.Unstructured) (*v1beta1.StatefulSet, error) {
+	hub := &v1beta1.StatefulSet{}
+	if u.GroupVersionKind().Version != "v1alpha1" {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, hub); err != nil {
+			return nil, fmt.Errorf("reading StatefulSet %s: %w", u.GetName(), err)
+		}
+		return hub, nil
 	}
-	keep, raw := intOr(u, ruPath("partition"), intstr.FromInt32(0))
-	partition := min(max(0, keep.IntValue()), replicas)
-	unavailable, unavailableRaw := intOr(u, ruPath("maxUnavailable"), intstr.FromInt32(1))
-	limit, err := percent.Of(unavailable, int32(replicas), percent.Down)
+	old := &v1alpha1.StatefulSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, old); err != nil {
+		return nil, fmt.Errorf("reading StatefulSet %s: %w", u.GetName(), err)
+	}
+	if err := v1alpha1.StatefulSetToHub(context.Background(), old, hub); err != nil {
+		return nil, fmt.Errorf("converting StatefulSet %s: %w", u.GetName(), err)
+	}
+	hub.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("StatefulSet"))
+	return hub, nil
+}
+
+func statefulSetFacts(u *unstructured.Unstructured) (verdict.Facts, error) {
+	set, err := StatefulSet(u)
 	if err != nil {
 		return verdict.Facts{}, err
 	}
+	limits, st := statefulset.LimitsOf(set), set.Status
 	f := verdict.Facts{
-		Generation: u.GetGeneration(), ObservedGeneration: int64(count(u, "observedGeneration")),
-		Desired: replicas,
-		Total:   count(u, "replicas"), Ready: count(u, "readyReplicas"), Available: count(u, "availableReplicas"),
-		Updated: count(u, "updatedReplicas"), UpdatedReady: count(u, "updatedReadyReplicas"), UpdatedAvailable: count(u, "updatedAvailableReplicas"),
-		Partition:      verdict.Partition{Raw: raw, Keep: partition, Target: replicas - partition},
-		MaxUnavailable: max(1, int(limit)), MaxUnavailableRaw: orDefault(unavailableRaw, "1"),
-		Paused: paused(u), Manual: onDelete(u), InPlaceOnly: policyOf(u, "podUpdatePolicy") == "InPlaceOnly",
-		UpdateRevision: status(u, "updateRevision"), CurrentRevision: status(u, "currentRevision"),
+		Generation: set.Generation, ObservedGeneration: st.ObservedGeneration,
+		Desired: limits.Replicas,
+		Total:   int(st.Replicas), Ready: int(st.ReadyReplicas), Available: int(st.AvailableReplicas),
+		Updated: int(st.UpdatedReplicas), UpdatedReady: int(st.UpdatedReadyReplicas), UpdatedAvailable: int(st.UpdatedAvailableReplicas),
+		Partition:      verdict.Partition{Keep: limits.Partition, Target: limits.Replicas - limits.Partition},
+		MaxUnavailable: limits.MaxUnavailable, MaxUnavailableRaw: "1",
+		Paused: statefulset.Paused(set), Manual: statefulset.OnDelete(set),
+		InPlaceOnly:    statefulset.Policy(set) == v1beta1.InPlaceOnlyPodUpdatePolicyType,
+		UpdateRevision: st.UpdateRevision, CurrentRevision: st.CurrentRevision,
+	}
+	if ru := set.Spec.UpdateStrategy.RollingUpdate; ru != nil {
+		if ru.Partition != nil {
+			f.Partition.Raw = fmt.Sprint(*ru.Partition)
+		}
+		if ru.MaxUnavailable != nil {
+			f.MaxUnavailableRaw = ru.MaxUnavailable.String()
+		}
 	}
 	if u.GroupVersionKind().Version == "v1alpha1" {
 		// This version does not tell updated Pods apart; its nearest number is that of all.
@@ -69,50 +94,6 @@ func (w Workload) Ordered() bool {
 	if w.Kind != target.StatefulSet {
 		return false
 	}
-	v, _, _ := unstructured.NestedString(w.Live.Object, "spec", "podManagementPolicy")
-	return v != "Parallel"
-}
-
-// count is a number of the status, 0 when absent.
-func count(u *unstructured.Unstructured, field string) int {
-	n, _ := number(u, "status", field)
-	return n
-}
-
-// intOr reads an int or percentage, and how it is written; "" when it is absent.
-func intOr(u *unstructured.Unstructured, path Path, absent intstr.IntOrString) (intstr.IntOrString, string) {
-	v, ok, err := unstructured.NestedFieldNoCopy(u.Object, path...)
-	if err != nil || !ok {
-		return absent, ""
-	}
-	switch v := v.(type) {
-	case int64:
-		n := intstr.FromInt32(int32(v))
-		return n, n.String()
-	case string:
-		return intstr.FromString(v), v
-	}
-	return absent, ""
-}
-
-func orDefault(s, absent string) string {
-	if s == "" {
-		return absent
-	}
-	return s
-}
-
-func paused(u *unstructured.Unstructured) bool {
-	v, _, _ := unstructured.NestedBool(u.Object, "spec", "updateStrategy", "rollingUpdate", "paused")
-	return v
-}
-
-func onDelete(u *unstructured.Unstructured) bool {
-	v, _, _ := unstructured.NestedString(u.Object, "spec", "updateStrategy", "type")
-	return v == "OnDelete"
-}
-
-func policyOf(u *unstructured.Unstructured, field string) string {
-	v, _, _ := unstructured.NestedString(u.Object, "spec", "updateStrategy", "rollingUpdate", field)
-	return v
+	set, err := StatefulSet(w.Live)
+	return err == nil && !statefulset.Parallel(set)
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
-	"github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
+	"github.com/kruisectl/kruisectl/internal/rollout/plan/daemonset"
+	"github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
 )
 
@@ -19,6 +20,11 @@ type Plan struct {
 	Known bool
 	// Held are the Pods that have to wait, by name.
 	Held map[string]Hold
+	// Missing are Pods that do not exist and have to wait, by the name of the Pod or, for a
+	// DaemonSet, of the node.
+	Missing map[string]Hold
+	// Making are Pods that the next step makes, named in the same way, in order.
+	Making []Hold
 	// Next are the Pods that the next step updates, in order.
 	Next []string
 	// Blocked are Pods that the policy forbids to update at all.
@@ -38,64 +44,61 @@ type Hold struct {
 	Reasons []inplace.Reason
 }
 
-// PlanOf asks the planner that the controller uses. It is pure.
-func PlanOf(s Snapshot, now time.Time) Plan {
-	snap, ok := CloneSetSnapshot(s)
-	if !ok {
-		return Plan{}
-	}
-	p := cloneset.Decide(snap, now)
-	plan := Plan{Known: true, Held: map[string]Hold{}, Create: p.Create.Total(), CreateLimit: p.Limited}
-	for _, h := range p.Held {
-		hold := Hold{Pod: h.Pod, Why: string(h.Why), Detail: h.Detail, Reasons: h.Reasons}
-		plan.Held[h.Pod] = hold
-	}
-	for _, b := range p.Blocked() {
-		plan.Blocked = append(plan.Blocked, plan.Held[b.Pod])
-	}
-	for _, u := range p.Update {
-		plan.Next = append(plan.Next, u.Pod)
-	}
-	return plan
+// Planned returns s with its plan at now, for callers that ask about many Pods: the plan is
+// not computed again for each of them. It is lost when s changes.
+func Planned(s Snapshot, now time.Time) Snapshot {
+	s.planned = nil
+	p := PlanOf(s, now)
+	s.planned, s.plannedAt = &p, now
+	return s
 }
 
-// CloneSetSnapshot is the planner's view of a CloneSet; false when s is no CloneSet or
-// its Pods or revisions are not known.
-func CloneSetSnapshot(s Snapshot) (cloneset.Snapshot, bool) {
-	if s.Workload.Kind != target.CloneSet || s.Pods == nil {
-		return cloneset.Snapshot{}, false
+// PlanOf asks the planner that the controller uses. It is pure.
+func PlanOf(s Snapshot, now time.Time) Plan {
+	if s.planned != nil && s.plannedAt.Equal(now) {
+		return *s.planned
 	}
-	set, err := adapter.CloneSet(s.Workload.Live)
-	if err != nil {
-		return cloneset.Snapshot{}, false
+	if s.Pods == nil {
+		return Plan{}
 	}
-	snap := cloneset.Snapshot{
-		Set: set, Pods: cloneset.Sorted(s.Pods), Inactive: s.Inactive, Revisions: s.Stored,
-		Gates: s.Gates.Plan, InPlace: s.Gates.InPlace,
+	switch s.Workload.Kind {
+	case target.CloneSet:
+		return cloneSetPlan(s, now)
+	case target.StatefulSet:
+		return statefulSetPlan(s, now)
+	case target.DaemonSet:
+		return daemonSetPlan(s, now)
 	}
-	for _, r := range s.Stored {
-		if r.Name == set.Status.UpdateRevision {
-			snap.Update = r
+	return Plan{}
+}
+
+// EngineOptions are the options that the workload's controller compares revisions with.
+func EngineOptions(s Snapshot) inplace.Options {
+	switch s.Workload.Kind {
+	case target.StatefulSet:
+		if set, err := adapter.StatefulSet(s.Workload.Live); err == nil {
+			snap := statefulset.Snapshot{Set: set, Gates: s.Gates.StatefulSet, InPlace: s.Gates.InPlace}
+			return snap.EngineOptions()
 		}
-		if r.Name == set.Status.CurrentRevision {
-			snap.Current = r
+	case target.DaemonSet:
+		if set, err := adapter.DaemonSet(s.Workload.Live); err == nil {
+			snap := daemonset.Snapshot{Set: set, Gates: s.Gates.DaemonSet, InPlace: s.Gates.InPlace}
+			return snap.EngineOptions()
 		}
 	}
-	if snap.Current == nil {
-		snap.Current = snap.Update
-	}
-	return snap, snap.Update != nil
+	return s.Gates.InPlace
 }
 
 // InPlaceSteps tells for each stored revision but the first whether a Pod gets there in
 // place from the revision before it: "yes" or "no".
 func InPlaceSteps(s Snapshot) map[string]string {
 	steps := map[string]string{}
+	options := EngineOptions(s)
 	var before *appsv1.ControllerRevision
 	for _, r := range s.Stored {
 		if before != nil {
 			steps[r.Name] = "no"
-			if inplace.Compare(before, r, s.Gates.InPlace).InPlace != nil {
+			if inplace.Compare(before, r, options).InPlace != nil {
 				steps[r.Name] = "yes"
 			}
 		}

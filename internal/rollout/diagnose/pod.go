@@ -157,9 +157,10 @@ func (c *podCase) oldRevision() {
 // holdSeverity: what a person decided is a cause; what nothing but a change ends blocks.
 func holdSeverity(why string) verdict.Severity {
 	switch why {
-	case "InPlaceOnly", "InPlaceUpdateHook", "PreDeleteHook":
+	case "InPlaceOnly", "InPlaceUpdateHook", "PreDeleteHook", "ClaimShapeDiffers", "ClaimNotExpandable":
 		return verdict.Blocker
-	case "Partition", "ScaleFirst", "Refreshing", "GracePeriod":
+	case "Partition", "Selector", "ScaleFirst", "ManageFirst", "Refreshing", "GracePeriod", "OrderedReady", "MinReadySeconds",
+		"Terminating", "BurstReplicas", "CreateBurst", "Surging", "ClaimOwners":
 		return verdict.Note
 	}
 	return verdict.Cause
@@ -175,8 +176,12 @@ func holdNext(why, object string) string {
 		return "delete the Pod to update it"
 	case "InPlaceOnly":
 		return "rollout preview " + object
-	case "MaxUnavailable":
+	case "MaxUnavailable", "MaxSurge", "OrderedReady", "Unavailable":
 		return "why " + object
+	case "Selector":
+		return "label the node so that spec.updateStrategy.rollingUpdate.selector matches it, or change the selector"
+	case "ClaimShapeDiffers", "ClaimNotExpandable":
+		return "kubectl get persistentvolumeclaims"
 	}
 	return ""
 }

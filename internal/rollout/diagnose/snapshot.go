@@ -12,11 +12,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
+	"github.com/kruisectl/kruisectl/internal/rollout/plan/daemonset"
+	"github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
 
@@ -33,6 +36,12 @@ type Snapshot struct {
 	Events []corev1.Event
 	// Nodes by name, as far as they could be read.
 	Nodes map[string]*corev1.Node
+	// AllNodes says that Nodes holds every node of the cluster: a DaemonSet has to know.
+	AllNodes bool
+	// Claims are those of the workload's namespace, for a StatefulSet.
+	Claims []*corev1.PersistentVolumeClaim
+	// StorageClasses by name, for a StatefulSet that expands claims.
+	StorageClasses map[string]*storagev1.StorageClass
 	// NodeImages by node name, as far as they could be read.
 	NodeImages map[string]*v1beta1.NodeImage
 	// Jobs are the image pre-pull jobs of the workload.
@@ -45,18 +54,29 @@ type Snapshot struct {
 	Gates Gates
 	// Hidden are details that could not be read, each as "cannot list pods".
 	Hidden []string
+
+	// planned is the plan at a time, kept by Planned.
+	planned   *Plan
+	plannedAt time.Time
 }
 
 // Gates are the feature gates that change what a rollout does.
 type Gates struct {
-	Plan    cloneset.Gates
-	InPlace inplace.Options
+	Plan        cloneset.Gates
+	StatefulSet statefulset.Gates
+	DaemonSet   daemonset.Gates
+	InPlace     inplace.Options
 	// Known: read from the running manager; otherwise they are the defaults.
 	Known bool
 }
 
 // DefaultGates are the gates of an installation that sets none.
-func DefaultGates() Gates { return Gates{InPlace: inplace.Options{EnvFromMetadata: true}} }
+func DefaultGates() Gates {
+	return Gates{
+		StatefulSet: statefulset.Gates{AutoDeletePVC: true, PodIndexLabel: true},
+		InPlace:     inplace.Options{EnvFromMetadata: true},
+	}
+}
 
 // Manager is what is known of the controller manager.
 type Manager struct {

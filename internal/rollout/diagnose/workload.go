@@ -21,7 +21,8 @@ var workloadNames = map[string]string{
 	"W01": "NotObserved", "W02": "Paused", "W03": "Partition", "W04": "MaxUnavailable", "W05": "ScaleLimited",
 	"W07": "InPlaceOnlyImpossible", "W08": "ProgressDeadlineExceeded", "W09": "PartitionHoldsRollback",
 	"W10": "PreparingDelete", "W11": "PreDownload", "W12": "AdmissionDenied", "W13": "FailedCondition",
-	"W14": "MaxUnavailableZero", "W15": "WebhookDown", "W16": "ForeignDriver", "W19": "PodFailing", "W22": "StatusLags",
+	"W14": "MaxUnavailableZero", "W15": "WebhookDown", "W16": "ForeignDriver", "W17": "OrderedBrokenPod", "W18": "Ordinals",
+	"W19": "Claims", "W20": "Nodes", "W22": "StatusLags", "W23": "PodFailing",
 }
 
 // recent is how old an event may be to count as the present state.
@@ -38,11 +39,12 @@ type workloadCase struct {
 
 // Workload says what keeps the workload from being up to date and available.
 func Workload(s Snapshot, now time.Time) Report {
+	s = Planned(s, now)
 	s.Facts.Blockers = Blockers(s, now)
 	c := &workloadCase{s: s, now: now, plan: PlanOf(s, now), result: verdict.Of(s.Facts)}
 	for _, rule := range []func(){
 		c.notObserved, c.paused, c.partition, c.maxUnavailable, c.scaleLimited, c.deadline, c.held,
-		c.preparingDelete, c.preDownload, c.conditions, c.foreign, c.failingPods, c.lags,
+		c.preparingDelete, c.preDownload, c.conditions, c.foreign, c.failingPods, c.ordinals, c.missing, c.nodes, c.lags,
 	} {
 		rule()
 	}
@@ -82,14 +84,17 @@ func finding(s Snapshot, code string, sev verdict.Severity, since time.Time, nex
 // Blockers are the findings that no waiting ends: they turn Progressing into Blocked.
 func Blockers(s Snapshot, now time.Time) []verdict.Finding {
 	var list []verdict.Finding
-	if plan := PlanOf(s, now); len(plan.Blocked) > 0 {
-		first := plan.Blocked[0]
+	plan := PlanOf(s, now)
+	list = append(list, claims(s, plan)...)
+	list = append(list, brokenInOrder(s, now)...)
+	if policy := inPlaceOnly(plan); len(policy) > 0 {
+		first := policy[0]
 		var paths []string
 		for _, r := range first.Reasons {
 			paths = append(paths, r.Path)
 		}
 		list = append(list, finding(s, "W07", verdict.Blocker, time.Time{}, "rollout undo "+s.Facts.Object,
-			fmt.Sprintf("recreation, which podUpdatePolicy InPlaceOnly forbids, is needed by %s: %s", pods(len(plan.Blocked)), strings.Join(paths, ", ")),
+			fmt.Sprintf("recreation, which podUpdatePolicy InPlaceOnly forbids, is needed by %s: %s", pods(len(policy)), strings.Join(paths, ", ")),
 			"podUpdatePolicy", "InPlaceOnly", "fields", strings.Join(paths, ", ")))
 	}
 	if e, ok := denied(s, now); ok && s.Facts.Total < s.Facts.Desired {
@@ -147,7 +152,7 @@ func (c *workloadCase) partition() {
 		return
 	}
 	c.add("W03", verdict.Note, time.Time{}, "rollout partition "+f.Object+" 0",
-		fmt.Sprintf("partition %s keeps %d of %d pods at the current revision", f.Partition.Raw, f.Partition.Keep, f.Desired),
+		fmt.Sprintf("%s keeps %d of %d pods at the current revision", f.Partition.By(), f.Partition.Keep, f.Desired),
 		c.s.Workload.At.Partition.String(), f.Partition.Raw)
 }
 
@@ -268,7 +273,7 @@ func (c *workloadCase) failingPods() {
 		return
 	}
 	message := fmt.Sprintf("%s that cannot run; %s", pods(len(lines)), lines[0])
-	c.add("W19", verdict.Blocker, time.Time{}, "why pod/"+first, message, "pods", fmt.Sprint(len(lines)))
+	c.add("W23", verdict.Blocker, time.Time{}, "why pod/"+first, message, "pods", fmt.Sprint(len(lines)))
 }
 
 // lags notices that the status speaks of other Pods than there are.

@@ -79,9 +79,9 @@ func TestWorkload(t *testing.T) {
 		"no Pod may be down": {set(func(b fixture.CloneSetBuilder) fixture.CloneSetBuilder { return b.MaxUnavailable("0") }), builders{old("a"), old("b"), old("c")}, nil,
 			"W14 Blocker", "maxUnavailable resolves to 0", "raise maxUnavailable"},
 		"a Pod that cannot start": {set(), builders{updated("a").NotReady(notReady).With(waiting("ImagePullBackOff", "manifest unknown")), updated("b"), updated("c")}, nil,
-			"W19 Blocker", "1 pod that cannot run; a: container app: ImagePullBackOff", "why pod/a"},
+			"W23 Blocker", "1 pod that cannot run; a: container app: ImagePullBackOff", "why pod/a"},
 		"a Pod that no node takes": {set(), builders{unschedulable, updated("b"), updated("c")}, nil,
-			"W19 Blocker", "1 pod that cannot run; a: no node takes the Pod: 3 Insufficient cpu", "why pod/a"},
+			"W23 Blocker", "1 pod that cannot run; a: no node takes the Pod: 3 Insufficient cpu", "why pod/a"},
 		"a status that is behind": {set(), fresh, func(s *Snapshot) { s.Facts.Total = 2 }, "W22 Note", "the status counts 2 pods, and there are 3", ""},
 	}
 	for name, tc := range cases {

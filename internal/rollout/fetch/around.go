@@ -9,15 +9,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/features"
-	"github.com/kruisectl/kruisectl/internal/inplace"
+	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
-	"github.com/kruisectl/kruisectl/internal/rollout/plan/cloneset"
+	"github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
+	"github.com/kruisectl/kruisectl/internal/rollout/target"
 )
 
 // Where the programs of this product run (install.md).
@@ -35,14 +37,17 @@ var (
 // nodes reads what is around the Pods: their nodes, the node agents, pre-pulled images
 // and the manager. Each of them may be missing.
 func (r *reader) nodes() {
-	r.s.Nodes, r.s.NodeImages = map[string]*corev1.Node{}, map[string]*v1beta1.NodeImage{}
+	r.s.NodeImages = map[string]*v1beta1.NodeImage{}
+	if r.s.Nodes == nil {
+		r.s.Nodes = map[string]*corev1.Node{}
+	}
 	hiddenNodes, hiddenImages := false, false
 	for _, p := range r.s.Pods {
 		name := p.Spec.NodeName
-		if name == "" || r.s.Nodes[name] != nil {
+		if name == "" || r.s.NodeImages[name] != nil {
 			continue
 		}
-		if !hiddenNodes {
+		if !hiddenNodes && r.s.Nodes[name] == nil {
 			node := &corev1.Node{}
 			if err := r.c.Get(r.ctx, client.ObjectKey{Name: name}, node); err == nil {
 				r.s.Nodes[name] = node
@@ -76,26 +81,61 @@ func (r *reader) gates() {
 	if r.err != nil || r.c.Get(r.ctx, client.ObjectKey{Namespace: systemNamespace, Name: managerDeployment}, d) != nil {
 		return
 	}
+	if set := gatesOf(d); set != nil {
+		r.s.Gates = GatesOf(set)
+		r.s.Gates.Known = true
+	}
+}
+
+// gatesOf reads the gates from the manager's command line; nil when they are those of
+// another release and not ours to guess.
+func gatesOf(d *appsv1.Deployment) *features.Set {
 	set := features.New()
 	for _, c := range d.Spec.Template.Spec.Containers {
 		for _, arg := range append(slices.Clone(c.Command), c.Args...) {
 			if v, ok := strings.CutPrefix(arg, "--feature-gates="); ok && set.Set(v) != nil {
-				return // gates of another release: not ours to guess
+				return nil
 			}
 		}
 	}
-	r.s.Gates = diagnose.Gates{
-		Known: true,
-		Plan: cloneset.Gates{
-			PartitionRollback:       set.Enabled(features.CloneSetPartitionRollback),
-			PreparingUpdateAsUpdate: set.Enabled(features.PreparingUpdateAsUpdate),
-			ShortHash:               set.Enabled(features.CloneSetShortHash),
-		},
-		InPlace: inplace.Options{
-			VerticalScaling:                     set.Enabled(features.InPlaceWorkloadVerticalScaling),
-			EnvFromMetadata:                     set.Enabled(features.InPlaceUpdateEnvFromMetadata),
-			RecreateOnVolumeClaimTemplateChange: set.Enabled(features.RecreatePodWhenChangeVCTInCloneSetGate),
-		},
+	return set
+}
+
+// planned reads what the planner of the kind looks at besides Pods and revisions.
+func (r *reader) planned() {
+	switch r.s.Workload.Kind {
+	case target.DaemonSet:
+		var l corev1.NodeList
+		nodes := map[string]*corev1.Node{}
+		err := r.list(&l, func() {
+			for i := range l.Items {
+				nodes[l.Items[i].Name] = l.Items[i].DeepCopy()
+			}
+		})
+		if !r.hidden(err, "nodes") && r.err == nil {
+			r.s.Nodes, r.s.AllNodes = nodes, true
+		}
+	case target.StatefulSet:
+		set, err := adapter.StatefulSet(r.s.Workload.Live)
+		if err != nil || len(set.Spec.VolumeClaimTemplates) == 0 {
+			return
+		}
+		var l corev1.PersistentVolumeClaimList
+		r.hidden(r.list(&l, func() {
+			for i := range l.Items {
+				r.s.Claims = append(r.s.Claims, l.Items[i].DeepCopy())
+			}
+		}, client.InNamespace(r.ns)), "persistentvolumeclaims")
+		if !statefulset.ExpandsClaims(set, r.s.Gates.StatefulSet) {
+			return
+		}
+		r.s.StorageClasses = map[string]*storagev1.StorageClass{}
+		var classes storagev1.StorageClassList
+		r.hidden(r.list(&classes, func() {
+			for i := range classes.Items {
+				r.s.StorageClasses[classes.Items[i].Name] = classes.Items[i].DeepCopy()
+			}
+		}), "storageclasses")
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kruisectl/kruisectl/internal/revision"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 )
@@ -23,7 +22,9 @@ import (
 // Want says how much Snapshot fetches besides the workload itself.
 type Want struct {
 	Pods, Revisions, Events bool
-	// Gates reads the manager's feature gates, on which it depends what is done in place.
+	// Gates reads the manager's feature gates, on which it depends what is done in place,
+	// and what the planner of the kind looks at: nodes for a DaemonSet, claims for a
+	// StatefulSet.
 	Gates bool
 	// Nodes adds nodes, node images, node agents and the manager: what `why` looks at.
 	Nodes bool
@@ -56,15 +57,12 @@ func Snapshot(ctx context.Context, c client.Client, w adapter.Workload, want Wan
 	}
 	if want.Gates {
 		r.gates()
+		r.planned()
 	}
 	if want.Nodes {
 		r.nodes()
 	}
-	for _, rev := range s.Stored {
-		if s.Facts.UpdateRevision != "" && revision.SameRevision(s.Facts.UpdateRevision, rev.Name) {
-			s.Facts.RevisionNumber = rev.Revision
-		}
-	}
+	diagnose.Refine(&s)
 	return s, r.err
 }
 

@@ -71,7 +71,8 @@ func (l *Live) undo(r view.Rollout) view.Action {
 	a.Title = fmt.Sprintf("undo to revision %d (%s)", to.Number, to.Name)
 	a.Command += fmt.Sprintf(" --to-revision %d", to.Number)
 	a.Confirm = []string{fmt.Sprintf("%d pods go to the template of revision %d", r.Facts.Desired-max(0, to.Pods), to.Number)}
-	if contains(to.Roles, adapter.RoleCurrent) && r.Facts.Partition.Raw != "" && r.Facts.Partition.Keep > 0 {
+	current := contains(to.Roles, adapter.RoleCurrent) || r.Facts.CurrentRevision == "" && to.Pods > 0
+	if current && r.Facts.Partition.Raw != "" && r.Facts.Partition.Keep > 0 {
 		a.Confirm = append(a.Confirm, "partition "+r.Facts.Partition.Raw+" is set to 0 with it")
 	}
 	name := to.Name

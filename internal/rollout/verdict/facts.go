@@ -68,6 +68,20 @@ type Partition struct {
 	Raw string
 	// Keep is the number of Pods that stay, Target how many are to be updated.
 	Keep, Target int
+	// Selector is the selector on nodes that keeps more Pods back than Raw does; "" when
+	// there is none.
+	Selector string
+}
+
+// By names what keeps Pods back, for a sentence: "partition 70%".
+func (p Partition) By() string {
+	if p.Selector != "" {
+		return "node selector " + p.Selector
+	}
+	if p.Raw == "" {
+		return "partition 0"
+	}
+	return "partition " + p.Raw
 }
 
 // Deadline is the progress condition of a workload.

@@ -165,8 +165,8 @@ func held(f Facts, rev string) Result {
 	keep := f.Desired - f.target()
 	back := f.UpdateRevision != "" && f.UpdateRevision == f.CurrentRevision
 	if f.Updated < f.Desired && (back || f.HeldNewer > 0) {
-		msg := fmt.Sprintf("the template is back at the current revision, but partition %s keeps %s at another one",
-			f.Partition.Raw, plural(f.Desired-f.Updated, "pod"))
+		msg := fmt.Sprintf("the template is back at the current revision, but %s keeps %s at another one",
+			f.Partition.By(), plural(f.Desired-f.Updated, "pod"))
 		return Result{Verdict: Blocked, Reason: ReasonPartitionHoldsRollback, Message: msg,
 			Blockers: []Finding{{
 				Code: ReasonPartitionHoldsRollback, Severity: Blocker, Object: f.Object, Message: msg,
@@ -184,7 +184,7 @@ func held(f Facts, rev string) Result {
 		return complete(f, rev)
 	}
 	return Result{Verdict: PartitionReached, Reason: ReasonPartition,
-		Message: fmt.Sprintf("%d of %d pods updated to %s; %d kept by partition %s", f.Updated, f.Desired, rev, keep, f.Partition.Raw)}
+		Message: fmt.Sprintf("%d of %d pods updated to %s; %d kept by %s", f.Updated, f.Desired, rev, keep, f.Partition.By())}
 }
 
 func complete(f Facts, rev string) Result {

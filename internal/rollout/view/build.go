@@ -5,7 +5,10 @@ package view
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +19,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/revision"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
+	"github.com/kruisectl/kruisectl/internal/rollout/target"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
 
@@ -33,6 +37,7 @@ func Of(s diagnose.Snapshot, kubeContext string, now time.Time) Rollout {
 	if v, ok, _ := unstructured.NestedString(live.Object, s.Workload.At.Policy...); ok {
 		r.Policy = v
 	}
+	s = diagnose.Planned(s, now)
 	s.Facts.Blockers = diagnose.Blockers(s, now)
 	r.Facts, r.Result = s.Facts, verdict.Of(s.Facts)
 	r.revisions(s)
@@ -40,6 +45,7 @@ func Of(s diagnose.Snapshot, kubeContext string, now time.Time) Rollout {
 	for _, p := range append(slices.Clone(s.Pods), s.Inactive...) {
 		r.Pods = append(r.Pods, r.pod(s, plan, p, now))
 	}
+	r.missing(s, plan)
 	r.order()
 	for _, e := range slices.Backward(s.Events) {
 		r.Events = append(r.Events, Event{
@@ -71,7 +77,10 @@ func (r *Rollout) revisions(s diagnose.Snapshot) {
 		if rev.Has(adapter.RoleUpdate) {
 			r.Update = &v
 		}
-		if rev.Has(adapter.RoleCurrent) && !rev.Has(adapter.RoleUpdate) {
+		switch {
+		case rev.Has(adapter.RoleUpdate):
+		case rev.Has(adapter.RoleCurrent),
+			s.Facts.CurrentRevision == "" && r.Current == nil && rev.Pods > 0: // the status names none
 			r.Current = &v
 		}
 	}
@@ -161,12 +170,12 @@ func group(v Pod, p *corev1.Pod, now time.Time) Group {
 
 func hasKey(m map[string]string, k string) bool { _, ok := m[k]; return ok }
 
-var groupRank = map[Group]int{GroupFailing: 0, GroupUpdating: 1, GroupUpdated: 2, GroupKept: 3, GroupSurplus: 4}
+var groupRank = map[Group]int{GroupFailing: 0, GroupMissing: 1, GroupUpdating: 2, GroupUpdated: 3, GroupKept: 4, GroupSurplus: 5}
 
 // order sorts the rows, counts the batches and finds the start of the rollout.
 func (r *Rollout) order() {
 	slices.SortStableFunc(r.Pods, func(a, b Pod) int {
-		return cmp.Or(cmp.Compare(groupRank[a.Group], groupRank[b.Group]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(groupRank[a.Group], groupRank[b.Group]), byOrdinal(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
 	})
 	var started []time.Time
 	for _, p := range r.Pods {
@@ -188,6 +197,43 @@ func (r *Rollout) order() {
 	slices.SortStableFunc(r.Pods, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(groupRank[a.Group], groupRank[b.Group]), cmp.Compare(b.Batch, a.Batch))
 	})
+}
+
+// byOrdinal compares names, and the numbers at their end as numbers: db-2 before db-10.
+func byOrdinal(a, b string) int {
+	pa, na, oka := cutNumber(a)
+	pb, nb, okb := cutNumber(b)
+	if oka && okb && pa == pb {
+		return cmp.Compare(na, nb)
+	}
+	return cmp.Compare(a, b)
+}
+
+func cutNumber(name string) (prefix string, n int, ok bool) {
+	i := strings.LastIndexByte(name, '-')
+	if i < 0 {
+		return name, 0, false
+	}
+	n, err := strconv.Atoi(name[i+1:])
+	return name[:i], n, err == nil
+}
+
+// missing adds a row for each Pod that is not there, with the rule that keeps it from
+// being made, if there is one.
+func (r *Rollout) missing(s diagnose.Snapshot, plan diagnose.Plan) {
+	add := func(name, state string, h diagnose.Hold) {
+		v := Pod{Name: name, UID: "missing/" + name, Group: GroupMissing, How: HowNone, State: state, Held: h.Why, HeldText: h.Detail}
+		if s.Workload.Kind == target.DaemonSet {
+			v.Name, v.Node = "", name
+		}
+		r.Pods = append(r.Pods, v)
+	}
+	for _, h := range plan.Making {
+		add(h.Pod, "Next", diagnose.Hold{}) // nothing holds it
+	}
+	for _, name := range slices.Sorted(maps.Keys(plan.Missing)) {
+		add(name, "Waiting", plan.Missing[name])
+	}
 }
 
 // remaining extrapolates the last five completions; it needs two Pods and 20 seconds.

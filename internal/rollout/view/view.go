@@ -28,7 +28,7 @@ type Rollout struct {
 	Revisions []Revision
 	// Policy is the update policy of Pods, e.g. InPlaceIfPossible.
 	Policy string
-	// Pods are sorted into groups: failing, updating, updated, kept, surplus.
+	// Pods are sorted into groups: failing, missing, updating, updated, kept, surplus.
 	Pods []Pod
 	// Findings hold the workload, as `why` lists them.
 	Findings []verdict.Finding
@@ -84,6 +84,9 @@ const (
 	GroupUpdated  Group = "updated"
 	GroupKept     Group = "kept"
 	GroupSurplus  Group = "surplus"
+	// GroupMissing are Pods that do not exist and should: ordinals of a StatefulSet, nodes
+	// of a DaemonSet.
+	GroupMissing Group = "missing"
 )
 
 // How a Pod came to its revision.
@@ -96,6 +99,7 @@ const (
 
 // Pod is one row.
 type Pod struct {
+	// Name is "" for the missing Pod of a node.
 	Name string `json:"name"`
 	UID  string `json:"uid"`
 	Node string `json:"node"`
