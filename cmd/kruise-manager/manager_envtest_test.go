@@ -55,6 +55,7 @@ func TestManager(t *testing.T) {
 	m := c.startReady()
 	t.Run("defaults and converts", func(t *testing.T) { testVersions(t, c) })
 	t.Run("rejects with every field path", func(t *testing.T) { testRejects(t, c) })
+	t.Run("admits StatefulSets and DaemonSets", func(t *testing.T) { testSets(t, c) })
 	t.Run("protects from deletion", func(t *testing.T) { testProtection(t, c, m) })
 	t.Run("initialises the readiness gate", func(t *testing.T) { testReadinessGate(t, c) })
 	t.Run("makes Pods of a CloneSet", func(t *testing.T) { testPods(t, c) })
@@ -292,14 +293,15 @@ func testConfigurations(t *testing.T, c *cluster, m *manager) {
 			t.Errorf("webhook %s has client configuration %+v", w.Name, w.ClientConfig)
 		}
 	}
-	if len(cfg.Webhooks) != 4 || !strings.Contains(cfg.Annotations["template"], "/mutate-pod") {
+	fresh := &admissionv1.MutatingWebhookConfiguration{}
+	c.manifest("base/webhook/mutating.yaml", fresh)
+	served := len(fresh.Webhooks) // with every gate on: all of them
+	if len(cfg.Webhooks) != served || !strings.Contains(cfg.Annotations["template"], "/mutate-pod") {
 		t.Errorf("%d webhooks, template %q", len(cfg.Webhooks), cfg.Annotations["template"])
 	}
 	// Applying the manifests again resets everything; it is repaired at once.
-	fresh := &admissionv1.MutatingWebhookConfiguration{}
-	c.manifest("base/webhook/mutating.yaml", fresh)
 	fresh.Webhooks = append(fresh.Webhooks, *fresh.Webhooks[1].DeepCopy())
-	fresh.Webhooks[4].Name, fresh.Webhooks[4].ClientConfig.Service.Path = "mfuture.kb.io", new("/mutate-apps-kruise-io-future")
+	fresh.Webhooks[served].Name, fresh.Webhooks[served].ClientConfig.Service.Path = "mfuture.kb.io", new("/mutate-apps-kruise-io-future")
 	fresh.ResourceVersion = cfg.ResourceVersion
 	if err := c.client.Update(t.Context(), fresh); err != nil {
 		t.Fatal(err)
@@ -308,7 +310,7 @@ func testConfigurations(t *testing.T, c *cluster, m *manager) {
 		if err := c.client.Get(ctx, key, cfg); err != nil {
 			return err
 		}
-		if len(cfg.Webhooks) != 4 || cfg.Webhooks[0].ClientConfig.URL == nil || len(cfg.Webhooks[0].ClientConfig.CABundle) == 0 {
+		if len(cfg.Webhooks) != served || cfg.Webhooks[0].ClientConfig.URL == nil || len(cfg.Webhooks[0].ClientConfig.CABundle) == 0 {
 			return fmt.Errorf("%d webhooks, first %+v", len(cfg.Webhooks), cfg.Webhooks[0].ClientConfig)
 		}
 		return nil

@@ -100,9 +100,9 @@ func (r *Reconciler) step(ctx context.Context, o *overlay, wishes *requeue.Wishe
 	}
 	switch s.Do {
 	case plan.Delete:
-		return r.deletePod(ctx, o, pod)
+		return r.deletePod(ctx, o, pod, s)
 	case plan.Move:
-		return r.patch(ctx, o, pod, r.transition(s))
+		return r.patch(ctx, o, pod, s, r.transition(s))
 	case plan.Refresh:
 		return r.refresh(ctx, o, wishes, pod, s)
 	case plan.Mark:
@@ -127,8 +127,16 @@ func (r *Reconciler) transition(s plan.Step) podupdate.Mutation {
 	}
 }
 
-func (r *Reconciler) patch(ctx context.Context, o *overlay, pod *corev1.Pod, m podupdate.Mutation) error {
-	got, err := r.pods.Patch(ctx, pod, m)
+// updater writes Pods as the step allows.
+func (r *Reconciler) updater(s plan.Step) *podupdate.Updater {
+	if s.Free {
+		return r.pods.Once()
+	}
+	return r.pods
+}
+
+func (r *Reconciler) patch(ctx context.Context, o *overlay, pod *corev1.Pod, s plan.Step, m podupdate.Mutation) error {
+	got, err := r.updater(s).Patch(ctx, pod, m)
 	if err != nil {
 		return err
 	}
@@ -156,7 +164,7 @@ func (r *Reconciler) refresh(ctx context.Context, o *overlay, wishes *requeue.Wi
 
 func (r *Reconciler) updateInPlace(ctx context.Context, o *overlay, wishes *requeue.Wishes, pod *corev1.Pod, s plan.Step) error {
 	target := o.snap.revision(s.Target)
-	got, grace, err := r.pods.Start(ctx, pod, s.Spec, target, o.snap.EngineOptions(), r.transition(s))
+	got, grace, err := r.updater(s).Start(ctx, pod, s.Spec, target, o.snap.EngineOptions(), r.transition(s))
 	switch {
 	case podupdate.IsRejected(err) && plan.Policy(o.snap.Set) == v1beta1.InPlaceIfPossiblePodUpdatePolicyType:
 		r.event(o.snap, events.Warning, events.InPlaceFailed, "failed to update pod %s in-place(revision %s): %v; it is recreated instead", pod.Name, s.Target, err)
@@ -179,7 +187,7 @@ func (r *Reconciler) updateInPlace(ctx context.Context, o *overlay, wishes *requ
 
 // mark labels a Pod for deletion; the next pass deletes it within its limits.
 func (r *Reconciler) mark(ctx context.Context, o *overlay, pod *corev1.Pod, target string) error {
-	err := r.patch(ctx, o, pod, func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, v1beta1.SpecifiedDeleteLabel, "true") })
+	err := r.patch(ctx, o, pod, plan.Step{}, func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, v1beta1.SpecifiedDeleteLabel, "true") })
 	if err != nil {
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			r.event(o.snap, events.Warning, events.MarkFailed, "failed to patch pod %s specified-delete for update(revision %s): %v", pod.Name, target, err)
@@ -191,8 +199,12 @@ func (r *Reconciler) mark(ctx context.Context, o *overlay, pod *corev1.Pod, targ
 }
 
 // deletePod deletes a Pod and, after it, the claims of its instance id.
-func (r *Reconciler) deletePod(ctx context.Context, o *overlay, pod *corev1.Pod) error {
-	if err := r.writer.Delete(ctx, o.snap.key, pod); err != nil {
+func (r *Reconciler) deletePod(ctx context.Context, o *overlay, pod *corev1.Pod, s plan.Step) error {
+	remove := r.writer.Delete
+	if s.Free {
+		remove = r.writer.DeleteVersion
+	}
+	if err := remove(ctx, o.snap.key, pod); err != nil {
 		if !apierrors.IsConflict(err) {
 			r.event(o.snap, events.Warning, events.DeleteFailed, "failed to delete pod %s: %v", pod.Name, err)
 		}

@@ -73,10 +73,11 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 	if err != nil {
 		return nil, 0, err
 	}
-	listed := owned.Listed{}
-	owned.List(listed, mine.pods)
-	owned.List(listed, mine.revisions)
-	if pending := r.writer.Tracker.Satisfied(ctx, key, listed.Lookup(ctx, r.client, key.Namespace), owned.Read(r.live, key.Namespace)); len(pending.Objects) > 0 {
+	lookup := owned.Lookup(ctx, r.client, key.Namespace, func(l owned.Listed) {
+		owned.List(l, mine.pods)
+		owned.List(l, mine.revisions)
+	})
+	if pending := r.writer.Tracker.Satisfied(ctx, key, lookup, owned.Read(r.live, key.Namespace)); len(pending.Objects) > 0 {
 		log.FromContext(ctx).V(2).Info("Waiting for the cache", "daemonSet", klog.KObj(set), "pending", pending.String())
 		return nil, pending.Wait, nil
 	}

@@ -46,6 +46,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, snap *snapshot, managed bo
 			return nil
 		}
 		snap.Set.Status.Conditions = base.Status.Conditions
+		if live, known := base.Status.CollisionCount, snap.Set.Status.CollisionCount; live != nil && (known == nil || *known < *live) {
+			snap.Set.Status.CollisionCount = live // it never goes back: the cache was behind
+		}
 	}
 	return fmt.Errorf("writing the status of DaemonSet %s: it changed %d times meanwhile", snap.key, statusTries)
 }

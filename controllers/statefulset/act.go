@@ -36,6 +36,9 @@ type outcome struct {
 // errors are returned.
 func (r *Reconciler) act(ctx context.Context, snap *snapshot, p *plan.Plan) outcome {
 	var done outcome
+	if p.Idle() {
+		return done
+	}
 	o := newOverlay(snap)
 	refreshErr := r.steps(ctx, o, p.Refresh, slowstart.NeverStop)
 	createdClaimErr, claimErr := r.claimSteps(ctx, o, p.Claims)
@@ -70,7 +73,7 @@ func (r *Reconciler) tolerate(ctx context.Context, o *overlay, object string, er
 
 // step executes one step.
 func (r *Reconciler) step(ctx context.Context, o *overlay, s plan.Step) error {
-	pod := o.snap.pods[s.Pod]
+	pod := o.pods[s.Pod]
 	if pod == nil {
 		return nil
 	}

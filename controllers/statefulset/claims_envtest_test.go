@@ -24,7 +24,7 @@ const onlyFirst = `data-db-0=StatefulSet/db`
 
 // S16: claims belong to the set, and go with it.
 func TestRetentionWhenDeleted(t *testing.T) {
-	s := create(t, replicas(2), claim("data", "1Gi", ""), retention("Delete", "Retain"))
+	s := create(t, replicas(2), claim("data", ""), retention("Delete", "Retain"))
 	s.settled(2)
 	s.waitClaims("data-db-0=StatefulSet/db data-db-1=StatefulSet/db", byOwners)
 	uid := s.get().UID
@@ -48,7 +48,7 @@ func TestRetentionWhenDeleted(t *testing.T) {
 
 // S17 and S19: a Pod that is scaled away takes its claim with it.
 func TestRetentionWhenScaled(t *testing.T) {
-	s := create(t, replicas(3), claim("data", "1Gi", ""), retention("", "Delete"))
+	s := create(t, replicas(3), claim("data", ""), retention("", "Delete"))
 	s.waitClaims("data-db-0= data-db-1= data-db-2=", byOwners)
 	s.change(replicas(1))
 	s.waitClaims("data-db-0=", byOwners)
@@ -59,7 +59,7 @@ func TestRetentionWhenScaled(t *testing.T) {
 
 // S18: reserved ordinals decide which Pod is one too many.
 func TestRetentionWithReservedOrdinals(t *testing.T) {
-	s := create(t, replicas(3), reserve("0", "2-5"), claim("data", "1Gi", ""), retention("", "Delete"))
+	s := create(t, replicas(3), reserve("0", "2-5"), claim("data", ""), retention("", "Delete"))
 	s.waitClaims("data-db-1 data-db-6 data-db-7", nil)
 	s.change(replicas(1))
 	s.waitClaims("data-db-1", nil)
@@ -68,7 +68,7 @@ func TestRetentionWithReservedOrdinals(t *testing.T) {
 
 // A scale-down that is at once taken back must not use the claim that is doomed.
 func TestStaleClaimIsNotUsedAgain(t *testing.T) {
-	s := create(t, replicas(2), claim("data", "1Gi", ""), retention("", "Delete"))
+	s := create(t, replicas(2), claim("data", ""), retention("", "Delete"))
 	s.settled(2)
 	was := s.claims()["data-db-1"].UID
 	s.change(replicas(1))
@@ -82,7 +82,7 @@ func TestStaleClaimIsNotUsedAgain(t *testing.T) {
 
 // S20: a claim that is deleted under a Pod that no node takes is made again.
 func TestClaimOfPendingPodIsMadeAgain(t *testing.T) {
-	s := create(t, claim("data", "1Gi", ""), templateAnnotation(unboundAnnotation, "x"))
+	s := create(t, claim("data", ""), told(unboundAnnotation))
 	s.status("a pending Pod", func(st v1beta1.StatefulSetStatus) bool { return st.CurrentReplicas == 1 && st.ReadyReplicas == 0 })
 	pod := s.pod(0).UID
 	was := s.claims()["data-db-0"]
@@ -109,10 +109,10 @@ func TestClaimOfPendingPodIsMadeAgain(t *testing.T) {
 
 // A claim template that is added waits for a rolling update; one that is removed hurts nobody.
 func TestClaimTemplatesComeAndGo(t *testing.T) {
-	s := create(t, inPlace, replicas(2), partition(2), claim("data", "1Gi", ""))
+	s := create(t, inPlace, replicas(2), partition(2), claim("data", ""))
 	s.settled(2)
 	before := s.uids()
-	s.change(claim("logs", "1Gi", ""), image("app:2"))
+	s.change(claim("logs", ""), image("app:2"))
 	s.status("the new generation", func(st v1beta1.StatefulSetStatus) bool { return st.UpdateRevision != st.CurrentRevision })
 	if !maps.Equal(before, s.uids()) {
 		t.Error("Pods that the partition keeps were replaced")
@@ -128,7 +128,6 @@ func TestClaimTemplatesComeAndGo(t *testing.T) {
 		}
 		return fmt.Sprint(n)
 	})
-	before = s.uids()
 	s.change(func(o *v1beta1.StatefulSet) { o.Spec.VolumeClaimTemplates = o.Spec.VolumeClaimTemplates[:1] }, image("app:3"))
 	s.settled(2)
 	s.waitClaims("data-db-0 data-db-1 logs-db-0 logs-db-1", nil)
@@ -138,9 +137,10 @@ func onRollingUpdate(o *v1beta1.StatefulSet) {
 	o.Spec.VolumeClaimUpdateStrategy.Type = v1beta1.OnPodRollingUpdateVolumeClaimUpdateStrategyType
 }
 
-func size(template int, size string) edit {
+// size is that of the first claim template.
+func size(size string) edit {
 	return func(o *v1beta1.StatefulSet) {
-		o.Spec.VolumeClaimTemplates[template].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+		o.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 	}
 }
 
@@ -161,11 +161,11 @@ func (s *set) compatible(n int32) {
 func TestExpansion(t *testing.T) {
 	for name, policy := range map[string]edit{"by recreation": func(*v1beta1.StatefulSet) {}, "in place": inPlace} {
 		t.Run(name, func(t *testing.T) {
-			s := create(t, policy, replicas(3), onRollingUpdate, claim("data", "1Gi", expandable), claim("logs", "1Gi", fixed))
+			s := create(t, policy, replicas(3), onRollingUpdate, claim("data", expandable), claim("logs", fixed))
 			s.settled(3)
 			s.compatible(3)
 			before := s.uids()
-			s.change(size(0, "2Gi"))
+			s.change(size("2Gi"))
 			s.compatible(3)
 			const grown = "data-db-0=2Gi/2Gi data-db-1=2Gi/2Gi data-db-2=2Gi/2Gi logs-db-0=1Gi/1Gi logs-db-1=1Gi/1Gi logs-db-2=1Gi/1Gi"
 			s.waitClaims(grown, bySize)
@@ -178,7 +178,7 @@ func TestExpansion(t *testing.T) {
 				}
 			}
 			s.event("SuccessfulResize", "resize Claim data-db-2 Pod db-2 in StatefulSet db success")
-			s.change(size(0, "3Gi"), image("app:2"))
+			s.change(size("3Gi"), image("app:2"))
 			s.settled(3)
 			s.compatible(3)
 			s.wait("0=app:2 1=app:2 2=app:2", byImage)
@@ -188,7 +188,7 @@ func TestExpansion(t *testing.T) {
 
 // Expansion one at a time: the next volume waits for the one that is expanding.
 func TestExpansionObeysMaxUnavailable(t *testing.T) {
-	s := create(t, parallel, replicas(3), onRollingUpdate, claim("data", "1Gi", expandable))
+	s := create(t, parallel, replicas(3), onRollingUpdate, claim("data", expandable))
 	s.settled(3)
 	s.compatible(3)
 	hold := func(claim string, value string) {
@@ -200,7 +200,7 @@ func TestExpansionObeysMaxUnavailable(t *testing.T) {
 		}
 	}
 	hold("data-db-2", `"x"`)
-	s.change(size(0, "2Gi"))
+	s.change(size("2Gi"))
 	s.waitClaims("data-db-0=1Gi/1Gi data-db-1=1Gi/1Gi data-db-2=2Gi/1Gi", bySize)
 	s.status("one that is not ready", func(st v1beta1.StatefulSetStatus) bool {
 		return st.VolumeClaims[0].CompatibleReplicas == 1 && st.VolumeClaims[0].CompatibleReadyReplicas == 0
@@ -213,10 +213,10 @@ func TestExpansionObeysMaxUnavailable(t *testing.T) {
 // Expansion 9, 12 and what stops one: partition, rollback of the image, strategy OnDelete, a
 // class that cannot expand.
 func TestExpansionWithPartitionAndRollback(t *testing.T) {
-	s := create(t, inPlace, replicas(3), onRollingUpdate, claim("data", "1Gi", expandable))
+	s := create(t, inPlace, replicas(3), onRollingUpdate, claim("data", expandable))
 	s.settled(3)
 	s.compatible(3)
-	s.change(image("app:2"), size(0, "2Gi"), partition(2))
+	s.change(image("app:2"), size("2Gi"), partition(2))
 	s.settled(1)
 	s.status("one compatible claim", func(st v1beta1.StatefulSetStatus) bool {
 		return st.VolumeClaims[0].CompatibleReplicas == 1 && st.VolumeClaims[0].CompatibleReadyReplicas == 1
@@ -230,7 +230,7 @@ func TestExpansionWithPartitionAndRollback(t *testing.T) {
 	s.waitClaims("data-db-0=1Gi/1Gi data-db-1=1Gi/1Gi data-db-2=2Gi/2Gi", bySize)
 	s.change(onRollingUpdate)
 	s.compatible(3)
-	s.change(size(0, "1Gi"), image("app:3")) // smaller than the claims: nothing shrinks
+	s.change(size("1Gi"), image("app:3")) // smaller than the claims: nothing shrinks
 	s.settled(3)
 	s.waitClaims("data-db-0=2Gi/2Gi data-db-1=2Gi/2Gi data-db-2=2Gi/2Gi", bySize)
 }
@@ -244,10 +244,10 @@ func TestExpansionThatTheClassForbids(t *testing.T) {
 	if err := testClient.Create(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
-	s := create(t, replicas(1), onRollingUpdate, claim("data", "1Gi", class.Name))
+	s := create(t, replicas(1), onRollingUpdate, claim("data", class.Name))
 	s.settled(1)
 	s.compatible(1)
-	s.change(size(0, "2Gi"))
+	s.change(size("2Gi"))
 	s.status("a condition", func(st v1beta1.StatefulSetStatus) bool {
 		return len(st.Conditions) == 1 && st.Conditions[0].Type == v1beta1.StatefulSetConditionFailedUpdatePod
 	})
@@ -263,7 +263,7 @@ func TestExpansionThatTheClassForbids(t *testing.T) {
 
 // Expansion 8: specified deletion during a partitioned update with growing claims.
 func TestExpansionWithSpecifiedDelete(t *testing.T) {
-	s := create(t, inPlace, replicas(4), onRollingUpdate, claim("data", "1Gi", expandable))
+	s := create(t, inPlace, replicas(4), onRollingUpdate, claim("data", expandable))
 	s.settled(4)
 	s.compatible(4)
 	replaced := func(ordinal int) {
@@ -279,7 +279,7 @@ func TestExpansionWithSpecifiedDelete(t *testing.T) {
 		s.status("all Pods to be ready", func(st v1beta1.StatefulSetStatus) bool { return st.ReadyReplicas == 4 })
 	}
 	replaced(1)
-	s.change(image("app:2"), size(0, "2Gi"), func(o *v1beta1.StatefulSet) {
+	s.change(image("app:2"), size("2Gi"), func(o *v1beta1.StatefulSet) {
 		r := o.Spec.UpdateStrategy.RollingUpdate
 		o.Spec.UpdateStrategy.RollingUpdate = &v1beta1.RollingUpdateStatefulSetStrategy{Partition: new(int32(2)), PodUpdatePolicy: r.PodUpdatePolicy}
 	})
@@ -296,7 +296,7 @@ func TestExpansionWithSpecifiedDelete(t *testing.T) {
 
 // A driver that grows the file system only when the Pod starts anew.
 func TestExpansionThatNeedsARestart(t *testing.T) {
-	s := create(t, replicas(2), onRollingUpdate, claim("data", "1Gi", expandable))
+	s := create(t, replicas(2), onRollingUpdate, claim("data", expandable))
 	s.settled(2)
 	s.compatible(2)
 	before := s.uids()
@@ -310,7 +310,7 @@ func TestExpansionThatNeedsARestart(t *testing.T) {
 	}
 	annotate("data-db-0", `"`+restartGrows+`"`)
 	annotate("data-db-1", `"`+restartGrows+`"`)
-	s.change(size(0, "2Gi"))
+	s.change(size("2Gi"))
 	s.compatible(2)
 	for name, uid := range s.uids() {
 		if before[name] == uid {

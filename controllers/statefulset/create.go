@@ -120,12 +120,12 @@ func (r *Reconciler) claimSteps(ctx context.Context, o *overlay, steps []plan.Cl
 
 // changeClaim writes owners or sizes of a claim.
 func (r *Reconciler) changeClaim(ctx context.Context, o *overlay, s plan.ClaimStep) error {
-	base := o.snap.claims[s.Claim]
+	base := o.claims[s.Claim]
 	if base == nil {
 		return nil
 	}
 	next := base.DeepCopy()
-	s.Apply(next, o.snap.Set, o.snap.pods[s.Pod])
+	s.Apply(next, o.snap.Set, o.pods[s.Pod])
 	err := r.client.Patch(ctx, next, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 	settled := err == nil || !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
 	if s.Do == plan.ExpandClaim && settled {

@@ -12,10 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/podready"
+	"github.com/kruisectl/kruisectl/internal/runtimehash"
 )
 
 // What tests tell the fake kubelet with annotations of Pods.
@@ -25,9 +28,9 @@ const (
 	unboundAnnotation = "test/unbound" // no node takes the Pod
 )
 
-// kubelet stands in for scheduler and kubelets: it binds Pods, runs their containers,
-// restarts those whose image changed, and ends Pods that are deleted. Images whose name
-// begins with "bad" cannot be pulled.
+// kubelet stands in for scheduler, kubelets and node daemons: it binds Pods, runs their
+// containers, restarts those whose image or environment changed, resizes them, and ends
+// Pods that are deleted. Images whose name begins with "bad" cannot be pulled.
 type kubelet struct{ client client.Client }
 
 // every calls do until ctx ends.
@@ -64,20 +67,39 @@ func (k *kubelet) sync(ctx context.Context, pod *corev1.Pod) {
 	case pod.Spec.NodeName == "":
 		_ = k.client.SubResource("binding").Create(ctx, pod, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-			Target:     corev1.ObjectReference{Kind: "Node", Name: "node1"},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
 		})
 	case pod.Status.Phase == corev1.PodFailed:
 	default:
 		next := pod.DeepCopy()
-		k.status(next)
+		meta := k.status(next)
 		if !equality.Semantic.DeepEqual(pod.Status, next.Status) {
 			_ = k.client.Status().Update(ctx, next)
+		} else if meta != nil && meta.JSON() != pod.Annotations[v1beta1.RuntimeContainersMetaAnnotation] {
+			metav1.SetMetaDataAnnotation(&next.ObjectMeta, v1beta1.RuntimeContainersMetaAnnotation, meta.JSON())
+			_ = k.client.Patch(ctx, next, client.MergeFrom(pod))
 		}
 	}
 }
 
-func (k *kubelet) status(pod *corev1.Pod) {
+// nodeName is the node of all Pods. The server looks at it before it accepts a resize.
+const nodeName = "node1"
+
+func createNode(ctx context.Context, c client.Client) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
+	if err := c.Create(ctx, node); err != nil {
+		return err
+	}
+	node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("400"), "memory": resource.MustParse("400Gi"), "pods": resource.MustParse("999")}
+	return c.Status().Update(ctx, node)
+}
+
+// status brings the status up to date, and returns what the node daemon reports of
+// containers with environment from metadata; nil if there are none.
+func (k *kubelet) status(pod *corev1.Pod) *runtimehash.ContainersMeta {
 	now := time.Now()
+	var meta *runtimehash.ContainersMeta
+	reported, _ := runtimehash.FromObject(pod)
 	old := map[string]corev1.ContainerStatus{}
 	for _, s := range pod.Status.ContainerStatuses {
 		old[s.Name] = s
@@ -95,13 +117,20 @@ func (k *kubelet) status(pod *corev1.Pod) {
 		case strings.HasPrefix(c.Image, "bad"):
 			s.Name, s.Image = c.Name, c.Image
 			s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
-		case !ran || s.Image != c.Image:
+		case !ran || s.Image != c.Image || k.envChanged(pod, &c, reported.Container(c.Name), s):
 			if ran {
 				s.RestartCount++
 			}
 			s.Name, s.Image, s.ImageID = c.Name, c.Image, "sha256:"+c.Image
 			s.ContainerID = fmt.Sprintf("fake://%s-%s-%d", pod.UID, c.Name, s.RestartCount)
 			s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Truncate(time.Second))}}
+		}
+		s.Resources, s.AllocatedResources = c.Resources.DeepCopy(), c.Resources.Requests
+		if len(runtimehash.MetadataEnvs(&c)) > 0 {
+			meta = &runtimehash.ContainersMeta{Containers: []runtimehash.ContainerMeta{{
+				Name: c.Name, ContainerID: s.ContainerID, RestartCount: s.RestartCount,
+				Hashes: runtimehash.Hashes{PlainHash: runtimehash.Plain(&c), ExtractedEnvFromMetadataHash: runtimehash.ExpectedEnv(&c, pod)},
+			}}}
 		}
 		s.Ready = s.State.Running != nil && pod.Annotations[unreadyAnnotation] == ""
 		allReady = allReady && s.Ready
@@ -120,4 +149,10 @@ func (k *kubelet) status(pod *corev1.Pod) {
 		allReady = allReady && c != nil && c.Status == corev1.ConditionTrue
 	}
 	set(corev1.PodReady, allReady)
+	return meta
+}
+
+// envChanged tells whether the container that runs has old values of labels.
+func (k *kubelet) envChanged(pod *corev1.Pod, c *corev1.Container, reported *runtimehash.ContainerMeta, s corev1.ContainerStatus) bool {
+	return reported != nil && reported.ContainerID == s.ContainerID && reported.Hashes.ExtractedEnvFromMetadataHash != runtimehash.ExpectedEnv(c, pod)
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,9 +29,6 @@ import (
 type snapshot struct {
 	plan.Snapshot
 	key types.NamespacedName
-	// pods and claims are those of the Snapshot by name.
-	pods   map[string]*corev1.Pod
-	claims map[string]*corev1.PersistentVolumeClaim
 	// before is the set as it was read, to compare the new status with.
 	before *v1beta1.StatefulSet
 	// status is the status of this pass.
@@ -65,10 +60,11 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 	if err != nil {
 		return nil, 0, err
 	}
-	listed := owned.Listed{}
-	owned.List(listed, pods)
-	owned.List(listed, revisions)
-	pending := r.objects.Tracker.Satisfied(ctx, key, listed.Lookup(ctx, r.client, key.Namespace), owned.Read(r.live, key.Namespace))
+	cached := owned.Lookup(ctx, r.client, key.Namespace, func(l owned.Listed) {
+		owned.List(l, pods)
+		owned.List(l, revisions)
+	})
+	pending := r.objects.Tracker.Satisfied(ctx, key, cached, owned.Read(r.live, key.Namespace))
 	if len(pending.Objects) > 0 {
 		log.FromContext(ctx).V(2).Info("Waiting for the cache", "statefulSet", klog.KObj(set), "pending", pending.String())
 		return nil, pending.Wait, nil
@@ -120,10 +116,6 @@ func (r *Reconciler) take(ctx context.Context, snap *snapshot, selector labels.S
 	}
 	if snap.Pods, err = claimAll(ctx, claimer, pods); err != nil {
 		return err
-	}
-	snap.pods = make(map[string]*corev1.Pod, len(snap.Pods))
-	for _, p := range snap.Pods {
-		snap.pods[p.Name] = p
 	}
 	if set.DeletionTimestamp != nil {
 		// The garbage collector takes the revisions; none is made anew, the status goes on
@@ -187,7 +179,6 @@ func (r *Reconciler) ordinals(snap *snapshot) map[int]bool {
 // when claims may grow.
 func (r *Reconciler) readClaims(ctx context.Context, snap *snapshot) error {
 	set := snap.Set
-	snap.claims = map[string]*corev1.PersistentVolumeClaim{}
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return nil
 	}
@@ -200,11 +191,8 @@ func (r *Reconciler) readClaims(ctx context.Context, snap *snapshot) error {
 			} else if err != nil {
 				return fmt.Errorf("reading PersistentVolumeClaim %s: %w", key, err)
 			}
-			snap.claims[claim.Name] = claim
+			snap.Claims = append(snap.Claims, claim)
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(snap.claims)) {
-		snap.Claims = append(snap.Claims, snap.claims[name])
 	}
 	if !plan.ExpandsClaims(set, r.gates) {
 		return nil

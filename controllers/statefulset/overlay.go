@@ -18,26 +18,40 @@ import (
 type overlay struct {
 	snap   *snapshot
 	wishes requeue.Wishes
-
-	mu     sync.Mutex
+	// pods and claims are those of the snapshot by name, as they were observed.
 	pods   map[string]*corev1.Pod
 	claims map[string]*corev1.PersistentVolumeClaim
+
+	mu            sync.Mutex
+	changedPods   map[string]*corev1.Pod
+	changedClaims map[string]*corev1.PersistentVolumeClaim
 }
 
 func newOverlay(snap *snapshot) *overlay {
-	return &overlay{snap: snap, pods: map[string]*corev1.Pod{}, claims: map[string]*corev1.PersistentVolumeClaim{}}
+	return &overlay{
+		snap: snap, pods: byName(snap.Pods), claims: byName(snap.Claims),
+		changedPods: map[string]*corev1.Pod{}, changedClaims: map[string]*corev1.PersistentVolumeClaim{},
+	}
+}
+
+func byName[T metav1.Object](objects []T) map[string]T {
+	m := make(map[string]T, len(objects))
+	for _, o := range objects {
+		m[o.GetName()] = o
+	}
+	return m
 }
 
 func (o *overlay) pod(p *corev1.Pod) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.pods[p.Name] = p
+	o.changedPods[p.Name] = p
 }
 
 func (o *overlay) claim(c *corev1.PersistentVolumeClaim) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.claims[c.Name] = c
+	o.changedClaims[c.Name] = c
 }
 
 // deleted notes that the Pod terminates now. It may be gone altogether, which the next
@@ -49,8 +63,8 @@ func (o *overlay) deleted(pod *corev1.Pod, at metav1.Time) {
 }
 
 func (o *overlay) close() {
-	o.snap.Pods = merge(o.snap.Pods, o.pods)
-	o.snap.Claims = merge(o.snap.Claims, o.claims)
+	o.snap.Pods = merge(o.snap.Pods, o.changedPods)
+	o.snap.Claims = merge(o.snap.Claims, o.changedClaims)
 }
 
 // merge replaces objects by those of the same name in changed, and adds the others,

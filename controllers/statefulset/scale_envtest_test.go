@@ -22,7 +22,7 @@ import (
 )
 
 func TestIdentity(t *testing.T) {
-	s := create(t, replicas(2), claim("data", "1Gi", ""), templateLabel("tier", "back"), func(o *v1beta1.StatefulSet) {
+	s := create(t, replicas(2), claim("data", ""), templateLabel("tier", "back"), func(o *v1beta1.StatefulSet) {
 		o.Spec.VolumeClaimTemplates[0].Labels = map[string]string{"disk": "slow", "app": "other"}
 		o.Spec.VolumeClaimTemplates[0].Annotations = map[string]string{"note": "n"}
 	})
@@ -99,7 +99,7 @@ func TestAdoptionAndRelease(t *testing.T) {
 
 // S3: creation waits for the Pod before, and a missing Pod is made again whatever others do.
 func TestOrderedCreation(t *testing.T) {
-	s := create(t, replicas(2), templateAnnotation(unreadyAnnotation, "x"))
+	s := create(t, replicas(2), told(unreadyAnnotation))
 	s.status("one Pod that is not ready", func(st v1beta1.StatefulSetStatus) bool { return st.Replicas == 1 && st.ReadyReplicas == 0 })
 	s.wait("0", nil)
 	ready := func(ordinal int) { s.patch(ordinal, `{"metadata":{"annotations":{"`+unreadyAnnotation+`":null}}}`) }
@@ -163,7 +163,7 @@ func TestOrderedScaling(t *testing.T) {
 
 // S12 and S14: a parallel set does not wait; the scale subresource works.
 func TestParallelScalingThroughTheSubresource(t *testing.T) {
-	s := create(t, parallel, templateAnnotation(unreadyAnnotation, "x"))
+	s := create(t, parallel, told(unreadyAnnotation))
 	s.status("one Pod", func(st v1beta1.StatefulSetStatus) bool { return st.Replicas == 1 })
 	scale := &autoscalingv1.Scale{}
 	if err := testClient.SubResource("scale").Get(t.Context(), s.get(), scale); err != nil {
@@ -204,7 +204,7 @@ func TestFailedPodIsReplaced(t *testing.T) {
 
 // S15, the steps of creation: with a scale limit no more Pods than that are unavailable.
 func TestScaleStrategyLimitsCreation(t *testing.T) {
-	s := create(t, parallel, replicas(5), templateAnnotation(unreadyAnnotation, "x"), func(o *v1beta1.StatefulSet) {
+	s := create(t, parallel, replicas(5), told(unreadyAnnotation), func(o *v1beta1.StatefulSet) {
 		o.Spec.ScaleStrategy = &v1beta1.StatefulSetScaleStrategy{MaxUnavailable: base().Spec.UpdateStrategy.RollingUpdate.MaxUnavailable}
 		o.Spec.ScaleStrategy.MaxUnavailable.IntVal = 2
 	})
@@ -255,7 +255,7 @@ func TestStartOrdinal(t *testing.T) {
 }
 
 func TestNothingIsWrittenOnceSettled(t *testing.T) {
-	s := create(t, inPlace, replicas(3), claim("data", "1Gi", ""), retention("Delete", "Delete"))
+	s := create(t, inPlace, replicas(3), claim("data", ""), retention("Delete", "Delete"))
 	s.settled(3)
 	s.status("bound claims", func(st v1beta1.StatefulSetStatus) bool { return st.VolumeClaims[0].CompatibleReadyReplicas == 3 })
 	s.waitClaims("data-db-0=StatefulSet/db data-db-1=StatefulSet/db data-db-2=StatefulSet/db", byOwners)
@@ -273,7 +273,7 @@ func TestNothingIsWrittenOnceSettled(t *testing.T) {
 
 // The least that a new Pod costs is its creation, and one write of its readiness gate.
 func TestCreationCostsFewWrites(t *testing.T) {
-	s := create(t, parallel, inPlace, replicas(4), claim("data", "1Gi", ""))
+	s := create(t, parallel, inPlace, replicas(4), claim("data", ""))
 	s.settled(4)
 	for pod, list := range s.podWrites(0) {
 		if len(list) > 1 {
@@ -318,7 +318,7 @@ func TestNameThatIsTaken(t *testing.T) {
 // A set that was deleted with its children left, and made again: it takes them all, and no
 // Pod is restarted. So does one that takes the Pods of a set of another API.
 func TestOrphansAreTakenWithoutARestart(t *testing.T) {
-	s := create(t, inPlace, replicas(3), claim("data", "1Gi", ""))
+	s := create(t, inPlace, replicas(3), claim("data", ""))
 	was := s.settled(3)
 	before := s.uids()
 	first := s.get()

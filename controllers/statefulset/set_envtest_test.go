@@ -90,8 +90,11 @@ func reserve(ordinals ...string) edit {
 	}
 }
 
-func templateAnnotation(key, value string) edit {
-	return func(s *v1beta1.StatefulSet) { metav1.SetMetaDataAnnotation(&s.Spec.Template.ObjectMeta, key, value) }
+// told makes Pods with an annotation that the fake kubelet obeys.
+func told(annotation string) edit {
+	return func(s *v1beta1.StatefulSet) {
+		metav1.SetMetaDataAnnotation(&s.Spec.Template.ObjectMeta, annotation, "x")
+	}
 }
 
 func templateLabel(key, value string) edit {
@@ -102,15 +105,15 @@ func templateLabel(key, value string) edit {
 	}
 }
 
-// claim adds a claim template of a storage class; "" is none.
-func claim(name, size, class string) edit {
+// claim adds a claim template of 1Gi in a storage class; "" is none.
+func claim(name, class string) edit {
 	return func(s *v1beta1.StatefulSet) {
 		c := corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				Resources: corev1.VolumeResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 				},
 			},
 		}

@@ -94,6 +94,9 @@ func start(ctx context.Context, running *sync.WaitGroup, cfg *rest.Config) error
 	if err := createClasses(ctx, testClient); err != nil {
 		return err
 	}
+	if err := createNode(ctx, testClient); err != nil {
+		return err
+	}
 	counted := rest.CopyConfig(cfg)
 	counted.Wrap(writes.wrap)
 	mgr, err := ctrl.NewManager(counted, ctrl.Options{

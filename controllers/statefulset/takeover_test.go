@@ -3,8 +3,6 @@
 package statefulset
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,93 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
-	clocktesting "k8s.io/utils/clock/testing"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/apitest"
-	"github.com/kruisectl/kruisectl/internal/expectation"
-	"github.com/kruisectl/kruisectl/internal/owned"
-	"github.com/kruisectl/kruisectl/internal/podupdate"
-	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
 )
-
-// bench is a Reconciler over an API server in memory, with a list of what it writes.
-type bench struct {
-	*Reconciler
-	t      *testing.T
-	api    client.Client
-	writes []string
-}
-
-// indexer hands indexes to the client in memory.
-type indexer struct{ to *fake.ClientBuilder }
-
-func (i indexer) IndexField(_ context.Context, o client.Object, field string, by client.IndexerFunc) error {
-	i.to.WithIndex(o, field, by)
-	return nil
-}
-
-func newBench(t *testing.T, objects ...client.Object) *bench {
-	t.Helper()
-	b := &bench{t: t}
-	builder := fake.NewClientBuilder().WithScheme(apitest.Scheme()).WithObjects(objects...).
-		WithStatusSubresource(&v1beta1.StatefulSet{}, &corev1.Pod{})
-	require.NoError(t, owned.AddIndexes(t.Context(), indexer{builder}, &corev1.Pod{}, &v1beta1.ImagePullJob{}))
-	b.api = builder.WithIndex(&corev1.Pod{}, orphanIndex, orphanOf).Build()
-	wrote := func(verb string, o client.Object) {
-		b.writes = append(b.writes, fmt.Sprintf("%s %T %s", verb, o, o.GetName()))
-	}
-	watched, ok := b.api.(client.WithWatch)
-	require.True(t, ok)
-	c := interceptor.NewClient(watched, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			wrote("create", o)
-			return c.Create(ctx, o, opts...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			wrote("delete", o)
-			return c.Delete(ctx, o, opts...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			wrote("update", o)
-			return c.Update(ctx, o, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			wrote("patch", o)
-			return c.Patch(ctx, o, p, opts...)
-		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			wrote("update "+sub+" of", o)
-			return c.SubResource(sub).Update(ctx, o, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			wrote("patch "+sub+" of", o)
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
-		},
-	})
-	clock := clocktesting.NewFakePassiveClock(t0)
-	b.Reconciler = &Reconciler{
-		client: c, live: c, clock: clock, events: record.NewFakeRecorder(1000), parallel: 1,
-		objects: owned.Writer{Client: c, Tracker: expectation.NewTracker(clock, 0, nil)},
-		updater: &podupdate.Updater{Client: c, Live: c, Clock: clock},
-		gates:   plan.Gates{AutoDeletePVC: true, AutoResizePVC: true, StartOrdinal: true, PodIndexLabel: true, PreparingUpdateAsUpdate: true},
-	}
-	return b
-}
-
-func (b *bench) reconcile(namespace, name string) ctrl.Result {
-	b.t.Helper()
-	got, err := b.Reconcile(b.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
-	require.NoError(b.t, err)
-	return got
-}
 
 // taken reads objects as OpenKruise 1.9 left them.
 func taken(t *testing.T, moment string) (objects []client.Object) {
@@ -130,10 +47,10 @@ func TestTakeOverWritesNothing(t *testing.T) {
 			b := newBench(t, taken(t, moment)...)
 			for _, name := range []string{"asts", "asts-pps"} {
 				for range 3 {
-					b.reconcile("takeover", name)
+					writes, _ := b.settle("takeover", name)
+					assert.Empty(t, writes)
 				}
 			}
-			assert.Empty(t, b.writes)
 		})
 	}
 }
@@ -147,7 +64,7 @@ func TestTakeOverGoesOnWithTheRollout(t *testing.T) {
 	set.Generation++
 	set.Spec.UpdateStrategy.RollingUpdate.Partition = new(int32(0))
 	require.NoError(t, b.api.Update(t.Context(), set))
-	b.reconcile("takeover", "asts")
+	writes, _ := b.settle("takeover", "asts")
 	pod := &corev1.Pod{}
 	require.NoError(t, b.api.Get(t.Context(), client.ObjectKey{Namespace: "takeover", Name: "asts-0"}, pod))
 	assert.Equal(t, "nginx:1.17", pod.Spec.Containers[0].Image)
@@ -157,10 +74,10 @@ func TestTakeOverGoesOnWithTheRollout(t *testing.T) {
 	set.Generation++
 	set.Spec.Template.Spec.Containers[0].Image = "nginx:1.16"
 	require.NoError(t, b.api.Update(t.Context(), set))
-	b.reconcile("takeover", "asts")
+	more, _ := b.settle("takeover", "asts")
 	require.NoError(t, b.api.Get(t.Context(), key, set))
 	assert.Equal(t, "asts-5dc665c48b", set.Status.UpdateRevision)
-	for _, w := range b.writes {
+	for _, w := range append(writes, more...) {
 		assert.NotContains(t, w, "create", "no new revision, no new Pod")
 		assert.NotContains(t, w, "delete")
 	}
@@ -198,8 +115,8 @@ func TestTakeOverOfClaims(t *testing.T) {
 		}
 	}
 	b := newBench(t, objects...)
-	b.reconcile("takeover", "asts")
-	assert.Empty(t, b.writes)
+	writes, _ := b.settle("takeover", "asts")
+	assert.Empty(t, writes)
 }
 
 // Objects that skipped the webhook lack everything that has a default, and some are wrong.
@@ -212,11 +129,11 @@ func TestObjectsThatSkippedTheWebhook(t *testing.T) {
 		edit   func(*v1beta1.StatefulSet)
 		writes string // of the first pass
 	}{
-		"nothing but selector and template": {func(*v1beta1.StatefulSet) {}, "create *v1.Pod db-0"},
-		"an empty rolling update":           {func(o *v1beta1.StatefulSet) { policy(o) }, "create *v1.Pod db-0"},
-		"an unknown strategy":               {func(o *v1beta1.StatefulSet) { o.Spec.UpdateStrategy.Type = "Other" }, "create *v1.Pod db-0"},
-		"an unknown Pod management policy":  {func(o *v1beta1.StatefulSet) { o.Spec.PodManagementPolicy = "Other" }, "create *v1.Pod db-0"},
-		"an unknown update policy":          {func(o *v1beta1.StatefulSet) { policy(o).PodUpdatePolicy = "Other" }, "create *v1.Pod db-0"},
+		"nothing but selector and template": {func(*v1beta1.StatefulSet) {}, "create Pod db-0"},
+		"an empty rolling update":           {func(o *v1beta1.StatefulSet) { policy(o) }, "create Pod db-0"},
+		"an unknown strategy":               {func(o *v1beta1.StatefulSet) { o.Spec.UpdateStrategy.Type = "Other" }, "create Pod db-0"},
+		"an unknown Pod management policy":  {func(o *v1beta1.StatefulSet) { o.Spec.PodManagementPolicy = "Other" }, "create Pod db-0"},
+		"an unknown update policy":          {func(o *v1beta1.StatefulSet) { policy(o).PodUpdatePolicy = "Other" }, "create Pod db-0"},
 		"negative numbers": {func(o *v1beta1.StatefulSet) {
 			o.Spec.Replicas = new(int32(-1))
 			o.Spec.RevisionHistoryLimit = new(int32(-1))
@@ -227,16 +144,16 @@ func TestObjectsThatSkippedTheWebhook(t *testing.T) {
 			policy(o).MaxUnavailable = parsed("lots")
 			o.Spec.ScaleStrategy = &v1beta1.StatefulSetScaleStrategy{MaxUnavailable: parsed("none")}
 			o.Spec.ReserveOrdinals = append(o.Spec.ReserveOrdinals, *parsed("x-y"), *parsed("5"))
-		}, "create *v1.Pod db-0"},
+		}, "create Pod db-0"},
 		"empty hooks and policies": {func(o *v1beta1.StatefulSet) {
 			o.Spec.Lifecycle = &v1beta1.Lifecycle{PreDelete: &v1beta1.LifecycleHook{}, InPlaceUpdate: &v1beta1.LifecycleHook{}, PreNormal: &v1beta1.LifecycleHook{}}
 			o.Spec.PersistentVolumeClaimRetentionPolicy = &v1beta1.StatefulSetPersistentVolumeClaimRetentionPolicy{}
 			policy(o).UnorderedUpdate = &v1beta1.UnorderedUpdateStrategy{}
-		}, "create *v1.Pod db-0"},
+		}, "create Pod db-0"},
 		"a claim template without a size": {func(o *v1beta1.StatefulSet) {
 			o.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claimTemplate("data")}
 			o.Spec.VolumeClaimUpdateStrategy.Type = v1beta1.OnPodRollingUpdateVolumeClaimUpdateStrategyType
-		}, "create *v1.PersistentVolumeClaim data-db-0, create *v1.Pod db-0"},
+		}, "create PersistentVolumeClaim data-db-0, create Pod db-0"},
 		"no selector":      {func(o *v1beta1.StatefulSet) { o.Spec.Selector = nil }, "nothing"},
 		"an empty one":     {func(o *v1beta1.StatefulSet) { o.Spec.Selector = &metav1.LabelSelector{} }, "nothing"},
 		"one of no labels": {func(o *v1beta1.StatefulSet) { o.Spec.Selector.MatchLabels = map[string]string{"": "?"} }, "nothing"},
@@ -246,31 +163,31 @@ func TestObjectsThatSkippedTheWebhook(t *testing.T) {
 			set := bare("db")
 			tc.edit(set)
 			b := newBench(t, set)
-			b.reconcile("shop", "db")
+			writes, _ := b.settle("shop", "db")
 			var want []string
 			if tc.writes != "nothing" {
-				want = append(want, "create *v1.ControllerRevision")
+				want = append(want, "create ControllerRevision")
 				if tc.writes != "" {
 					want = append(want, strings.Split(tc.writes, ", ")...)
 				}
-				want = append(want, "update status of *v1beta1.StatefulSet db")
+				want = append(want, "update status of StatefulSet db")
 			}
 			var got []string
-			for _, w := range b.writes {
-				if strings.HasPrefix(w, "create *v1.ControllerRevision") {
-					w = "create *v1.ControllerRevision"
+			for _, w := range writes {
+				if strings.HasPrefix(w, "create ControllerRevision") {
+					w = "create ControllerRevision"
 				}
 				got = append(got, w)
 			}
 			assert.Empty(t, cmp.Diff(want, got))
 			for range 3 { // with Pods, then changed
-				b.reconcile("shop", "db")
+				b.settle("shop", "db")
 			}
 			now := &v1beta1.StatefulSet{}
 			require.NoError(t, b.api.Get(t.Context(), client.ObjectKeyFromObject(set), now))
 			now.Spec.Template.Spec.Containers[0].Image = "app:2"
 			require.NoError(t, b.api.Update(t.Context(), now))
-			b.reconcile("shop", "db")
+			b.settle("shop", "db")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -371,12 +372,74 @@ func TestReCreateCostsFewWrites(t *testing.T) {
 			created++
 		case strings.HasPrefix(w, "DELETE"):
 			deleted++
-		case strings.HasSuffix(w, "/statefulsets/db/status"), strings.HasSuffix(w, "/controllerrevisions"):
+		case strings.HasSuffix(w, "/statefulsets/db/status"), strings.Contains(w, "/controllerrevisions"): // its creation, and the decision about pre-download
 		default:
 			other = append(other, w)
 		}
 	}
 	if created != 3 || deleted != 3 || len(other) > 0 {
 		t.Errorf("%d Pods created, %d deleted, and %v", created, deleted, other)
+	}
+}
+
+// S9: environment that comes from a label changes in place, with one restart.
+func TestEnvFromMetadataInPlace(t *testing.T) {
+	s := create(t, inPlace, replicas(2), templateLabel("test-env", "foo"), func(o *v1beta1.StatefulSet) {
+		o.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "E", ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.labels['test-env']"},
+		}}}
+	})
+	s.settled(2)
+	eventually(t, func() error { // the daemon has reported what runs
+		for _, p := range s.pods() {
+			if p.Annotations[v1beta1.RuntimeContainersMetaAnnotation] == "" {
+				return fmt.Errorf("Pod %s has annotations %v", p.Name, p.Annotations)
+			}
+		}
+		return nil
+	})
+	before := s.uids()
+	s.change(templateLabel("test-env", "bar"))
+	st := s.settled(2)
+	if got := s.uids(); !maps.Equal(before, got) {
+		t.Errorf("Pods were %v and are %v", before, got)
+	}
+	for _, p := range s.pods() {
+		if p.Labels["test-env"] != "bar" || p.Labels["controller-revision-hash"] != st.UpdateRevision || p.Status.ContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("Pod %s: labels %v, %d restarts", p.Name, p.Labels, p.Status.ContainerStatuses[0].RestartCount)
+		}
+	}
+}
+
+// The vertical scaling group and S10: resources change in place and back, and a change of
+// the QoS class makes the Pods anew.
+func TestVerticalScaling(t *testing.T) {
+	resources := func(cpu, memory, cpuLimit, memoryLimit string) edit {
+		return func(o *v1beta1.StatefulSet) {
+			o.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)},
+				Limits:   corev1.ResourceList{"cpu": resource.MustParse(cpuLimit), "memory": resource.MustParse(memoryLimit)},
+			}
+		}
+	}
+	large, small := resources("200m", "200Mi", "1", "1Gi"), resources("100m", "100Mi", "800m", "800Mi")
+	s := create(t, inPlace, replicas(2), claim("data", ""), large)
+	first := s.settled(2).UpdateRevision
+	before := s.uids()
+	s.change(small)
+	s.settled(2)
+	s.wait("0=100m 1=100m", func(p corev1.Pod) string { return p.Spec.Containers[0].Resources.Requests.Cpu().String() })
+	s.change(large)
+	s.settled(2)
+	st := s.status("the first revision", func(st v1beta1.StatefulSetStatus) bool { return st.CurrentRevision == first })
+	if got := s.uids(); !maps.Equal(before, got) || st.UpdateRevision != first {
+		t.Errorf("Pods were %v and are %v; status %+v", before, got, st)
+	}
+	s.change(resources("200m", "200Mi", "200m", "200Mi"))
+	s.settled(2)
+	for name, uid := range s.uids() {
+		if before[name] == uid {
+			t.Errorf("Pod %s changed its QoS class", name)
+		}
 	}
 }

@@ -50,6 +50,7 @@ type options struct {
 	mutating   []*admissionv1.MutatingWebhookConfiguration
 	validating []*admissionv1.ValidatingWebhookConfiguration
 	noCRDs     bool
+	changeCRD  func(*apiextensionsv1.CustomResourceDefinition)
 	args       map[string]string
 }
 
@@ -83,6 +84,11 @@ func WithValidating(cfg *admissionv1.ValidatingWebhookConfiguration) Option {
 // them their own way.
 func WithoutCRDs() Option {
 	return func(o *options) { o.noCRDs = true }
+}
+
+// WithCRDs changes every CRD of this module before it is installed.
+func WithCRDs(change func(*apiextensionsv1.CustomResourceDefinition)) Option {
+	return func(o *options) { o.changeCRD = change }
 }
 
 // WithAPIServerArg sets --name=value of kube-apiserver.
@@ -180,6 +186,9 @@ func (s *Server) start(assets string, o options) error {
 		}
 		for _, crd := range crds {
 			crd.Spec.Conversion = hooks.conversion(o.conversion != nil)
+			if o.changeCRD != nil {
+				o.changeCRD(crd)
+			}
 		}
 		if _, err := envtest.InstallCRDs(cfg, envtest.CRDInstallOptions{CRDs: crds}); err != nil {
 			return fmt.Errorf("installing CRDs: %w", err)

@@ -217,7 +217,13 @@ func TestWriterLeavesExpectations(t *testing.T) {
 	assert.Len(t, w.pending(t), 1)
 	assert.Empty(t, w.pending(t, made))
 
-	require.NoError(t, w.Delete(t.Context(), web, made))
+	stale := made.DeepCopy()
+	stale.ResourceVersion = "1"
+	made.Labels["x"] = "y"
+	require.NoError(t, w.Client.Update(t.Context(), made))
+	require.True(t, apierrors.IsConflict(w.DeleteVersion(t.Context(), web, stale)))
+	assert.Empty(t, w.pending(t, made), "it was not deleted")
+	require.NoError(t, w.DeleteVersion(t.Context(), web, made))
 	assert.Len(t, w.pending(t, made), 1, "the cache still has it")
 	assert.Empty(t, w.pending(t))
 	require.NoError(t, w.Delete(t.Context(), web, made), "gone already")

@@ -37,8 +37,19 @@ func (w Writer) Create(ctx context.Context, key types.NamespacedName, obj client
 // is gone already is no error.
 func (w Writer) Delete(ctx context.Context, key types.NamespacedName, obj client.Object) error {
 	uid := obj.GetUID()
-	w.Tracker.ExpectDelete(key, object(obj), uid)
-	err := w.Client.Delete(ctx, obj, client.Preconditions{UID: &uid})
+	return w.remove(ctx, key, obj, client.Preconditions{UID: &uid})
+}
+
+// DeleteVersion is Delete, but of exactly the version that obj has here; another one is a
+// conflict.
+func (w Writer) DeleteVersion(ctx context.Context, key types.NamespacedName, obj client.Object) error {
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	return w.remove(ctx, key, obj, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+func (w Writer) remove(ctx context.Context, key types.NamespacedName, obj client.Object, only client.Preconditions) error {
+	w.Tracker.ExpectDelete(key, object(obj), obj.GetUID())
+	err := w.Client.Delete(ctx, obj, only)
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.Tracker.CancelDelete(key, object(obj))
 		return err

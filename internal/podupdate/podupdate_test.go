@@ -144,6 +144,33 @@ func TestAConflictStartsOverWithTheLivePod(t *testing.T) {
 	}
 }
 
+func TestOnceWritesOnlyToTheVersionGiven(t *testing.T) {
+	s := &server{pod: readyPod("app")}
+	stale := s.pod.DeepCopy()
+	s.touch(func(p *corev1.Pod) { p.Labels["added"] = "meanwhile" })
+	before := s.pod.DeepCopy()
+	if _, _, err := s.updater().Once().Start(t.Context(), stale, app2, target, inplace.Options{}); !apierrors.IsConflict(err) {
+		t.Errorf("Start() = %v", err)
+	}
+	if _, err := s.updater().Once().Patch(t.Context(), stale, state("PreparingDelete")); !apierrors.IsConflict(err) {
+		t.Errorf("Patch() = %v", err)
+	}
+	if !equality.Semantic.DeepEqual(before, s.pod) || s.reads != 0 {
+		t.Errorf("%d reads; the Pod is %v", s.reads, s.pod)
+	}
+	// Once it is out of service the kubelet writes that, and the update goes on.
+	s.requests = nil
+	s.before = func(n int) {
+		if n == 2 {
+			s.touch(func(p *corev1.Pod) { p.Labels["added"] = "again" })
+		}
+	}
+	if _, _, err := s.updater().Once().Start(t.Context(), s.pod.DeepCopy(), app2, target, inplace.Options{}); err != nil {
+		t.Error(err)
+	}
+	s.wantRequests(t, "status", "pods", "status", "pods")
+}
+
 func TestConflictsForEverEndInAConflict(t *testing.T) {
 	s := &server{pod: readyPod("app")}
 	s.before = func(int) { s.touch(func(*corev1.Pod) {}) }

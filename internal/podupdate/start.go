@@ -25,7 +25,8 @@ import (
 // reported as not found, which is no error for a workload. A change that the server
 // refuses for good is a Rejected.
 func (u *Updater) Start(ctx context.Context, pod *corev1.Pod, spec *inplace.UpdateSpec, target *appsv1.ControllerRevision, o inplace.Options, mutate ...Mutation) (*corev1.Pod, time.Duration, error) {
-	got, err := u.onFresh(ctx, pod, func(cur *corev1.Pod) (*corev1.Pod, error) {
+	this := *u
+	got, err := this.onFresh(ctx, pod, func(cur *corev1.Pod) (*corev1.Pod, error) {
 		if cur.DeletionTimestamp != nil {
 			return nil, fmt.Errorf("updating Pod %s: %w", client.ObjectKeyFromObject(cur), apierrors.NewNotFound(corev1.Resource("pods"), cur.Name))
 		}
@@ -43,6 +44,7 @@ func (u *Updater) Start(ctx context.Context, pod *corev1.Pod, spec *inplace.Upda
 			if cur, err = u.patchStatus(ctx, cur, inplace.NotReady(cur, now)); err != nil {
 				return nil, err
 			}
+			this.once = false // it is out of service now, and the kubelet writes that
 		}
 		begin := func(p *corev1.Pod) (inplace.Write, error) {
 			w, err := inplace.Begin(p, spec, o, now)

@@ -33,6 +33,17 @@ type Updater struct {
 	Live client.Reader
 	// Clock gives the times in conditions and annotations.
 	Clock clock.PassiveClock
+
+	once bool
+}
+
+// Once returns an Updater that writes only to the version of the Pod that it is given: a
+// conflict is returned. It is for writes that are right only while the Pod is as it was
+// seen, such as taking one out of service because it does not serve.
+func (u *Updater) Once() *Updater {
+	once := *u
+	once.once = true
+	return &once
 }
 
 // Mutation changes a copy of a Pod in the same write as the engine's own change. It may
@@ -74,7 +85,7 @@ func (u *Updater) onFresh(ctx context.Context, pod *corev1.Pod, do func(*corev1.
 	cur := pod
 	for try := 1; ; try++ {
 		got, err := do(cur)
-		if !apierrors.IsConflict(err) || try == attempts {
+		if !apierrors.IsConflict(err) || try == attempts || u.once {
 			return got, err
 		}
 		if cur, err = u.live(ctx, pod); err != nil {

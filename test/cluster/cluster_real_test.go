@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -25,6 +26,7 @@ import (
 	"github.com/kruisectl/kruisectl/test/cluster/images"
 	"github.com/kruisectl/kruisectl/test/cluster/machine"
 	"github.com/kruisectl/kruisectl/test/cluster/registry"
+	"github.com/kruisectl/kruisectl/test/cluster/volumes"
 )
 
 // The tests of this file need root, a machine without another real cluster, and several minutes:
@@ -124,6 +126,7 @@ func TestRealCluster(t *testing.T) {
 		t.Run("a Service reaches Pods of other nodes", func(t *testing.T) { testService(t, c, kube) })
 		t.Run("a private image needs credentials", func(t *testing.T) { testPrivate(t, kube) })
 		t.Run("a pushed image can be pulled", func(t *testing.T) { testPush(t, c, kube) })
+		t.Run("a claim gets a volume that stays on its node and grows", func(t *testing.T) { testVolumes(t, c, kube) })
 		t.Run("faults are survived", func(t *testing.T) { testFaults(t, c, kube) })
 		t.Run("a node can be switched off and on", func(t *testing.T) { testNodeOff(t, c, kube) })
 		t.Run("the audit log has our requests", func(t *testing.T) {
@@ -220,6 +223,96 @@ func testPush(t *testing.T, c *Cluster, kube kubernetes.Interface) {
 	require.NoError(t, c.Do(t.Context(), RegistryProcess, "restart"), "what was pushed survives")
 	require.NoError(t, c.waitRegistry(t.Context()))
 	run(t, kube, podOn("node3", "pushed", "example.test/pushed:1"))
+}
+
+func testVolumes(t *testing.T, c *Cluster, kube kubernetes.Interface) {
+	claims := kube.CoreV1().PersistentVolumeClaims("default")
+	classes := []string{volumes.ClassExpandable, volumes.ClassFixed, ""} // the last one takes the default class
+	user := func(name string) *corev1.Pod {
+		pod := podOn("", name, "nginx:1.16")
+		for i := range classes {
+			claim := fmt.Sprintf("claim-%d", i)
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+			}})
+			pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: claim, MountPath: "/" + claim})
+		}
+		return pod
+	}
+	for i, class := range classes {
+		claim := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("claim-%d", i)},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+		}
+		if class != "" {
+			claim.Spec.StorageClassName = &class
+		}
+		_, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	first := run(t, kube, user("first-user"))
+	inPod(t, c, "first-user", "for d in /claim-*; do echo $d >$d/name; done")
+
+	grow := []byte(`{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}`)
+	_, err := claims.Patch(t.Context(), "claim-1", types.MergePatchType, grow, metav1.PatchOptions{})
+	require.True(t, apierrors.IsForbidden(err), "%v", err)
+	_, err = claims.Patch(t.Context(), "claim-0", types.MergePatchType, grow, metav1.PatchOptions{})
+	require.NoError(t, err)
+	eventually(t, "expansion while a Pod uses the volume", func() error {
+		got, err := claims.Get(t.Context(), "claim-0", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if have := got.Status.Capacity[corev1.ResourceStorage]; have.Cmp(resource.MustParse("2Gi")) != 0 {
+			return fmt.Errorf("capacity %s, conditions %+v", have.String(), got.Status.Conditions)
+		}
+		return nil
+	})
+
+	remove(t, kube, "first-user")
+	second := run(t, kube, user("second-user"))
+	require.Equal(t, first.Spec.NodeName, second.Spec.NodeName)
+	require.Equal(t, "/claim-0 /claim-1 /claim-2", strings.Join(strings.Fields(inPod(t, c, "second-user", "cat /claim-*/name")), " "))
+
+	require.NoError(t, c.Do(t.Context(), processName(second.Spec.NodeName, kindVolumes), "kill"))
+	require.NoError(t, c.Do(t.Context(), Provisioner, "kill"))
+	remove(t, kube, "second-user")
+	require.NoError(t, claims.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	eventually(t, "volumes go with their claims", func() error {
+		list, err := kube.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) > 0 {
+			return fmt.Errorf("%d volumes: %w", len(list.Items), err)
+		}
+		return nil
+	})
+	left, err := filepath.Glob(filepath.Join(c.State.volumesDir(), "files", "*", "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// inPod runs a shell command in a Pod and returns its output.
+func inPod(t *testing.T, c *Cluster, pod, command string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), c.State.program("kubectl"), "--kubeconfig", c.Kubeconfig(),
+		"exec", pod, "--", "sh", "-c", command).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+// remove deletes a Pod and waits until it is gone.
+func remove(t *testing.T, kube kubernetes.Interface, pod string) {
+	t.Helper()
+	require.NoError(t, kube.CoreV1().Pods("default").Delete(t.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}))
+	eventually(t, "Pod "+pod+" gone", func() error {
+		_, err := kube.CoreV1().Pods("default").Get(t.Context(), pod, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("still there: %w", err)
+	})
 }
 
 func testFaults(t *testing.T, c *Cluster, kube kubernetes.Interface) {

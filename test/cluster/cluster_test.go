@@ -33,11 +33,11 @@ func TestShape(t *testing.T) {
 		want    Shape
 		err     string
 	}{
-		"simulated nodes alone need no bridge":   {options: Options{Simulated: 5}, want: Shape{Simulated: 5, Rootless: true}},
-		"a rootless cluster has no real nodes":   {options: Options{Nodes: 1, Rootless: true}, err: "a rootless cluster has no real nodes"},
-		"negative numbers of nodes are refused":  {options: Options{Nodes: -1}, err: "nodes: -1 is not between 0 and 50"},
-		"too many nodes are refused":             {options: Options{Nodes: 51}, err: "nodes: 51 is not between 0 and 50"},
-		"a name with a slash would be elsewhere": {options: Options{Name: "../x"}, err: "must be lower case letters"},
+		"simulated nodes alone need no bridge and have no volumes": {options: Options{Simulated: 5}, want: Shape{Simulated: 5, Rootless: true}},
+		"a rootless cluster has no real nodes":                     {options: Options{Nodes: 1, Rootless: true}, err: "a rootless cluster has no real nodes"},
+		"negative numbers of nodes are refused":                    {options: Options{Nodes: -1}, err: "nodes: -1 is not between 0 and 50"},
+		"too many nodes are refused":                               {options: Options{Nodes: 51}, err: "nodes: 51 is not between 0 and 50"},
+		"a name with a slash would be elsewhere":                   {options: Options{Name: "../x"}, err: "must be lower case letters"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -48,6 +48,7 @@ func TestShape(t *testing.T) {
 			}
 			require.NoError(t, err)
 			got.Programs = ""
+			got.VolumePrograms = ""
 			require.Equal(t, tc.want, got)
 			require.Equal(t, DefaultName, tc.options.Name)
 		})
@@ -84,6 +85,39 @@ func TestServes(t *testing.T) {
 	require.True(t, audited.serves(plain), "an audit log more does no harm")
 	require.False(t, plain.serves(audited))
 	require.False(t, larger.serves(plain))
+	volumes := Shape{Nodes: 3, Volumes: true, VolumePrograms: "1"}
+	require.True(t, volumes.serves(plain), "volumes more do no harm either")
+	require.False(t, plain.serves(volumes))
+	require.False(t, volumes.serves(Shape{Nodes: 3, Volumes: true, VolumePrograms: "2"}))
+}
+
+func TestRealNodesHaveVolumes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("real nodes need root")
+	}
+	with, err := (&Options{Nodes: 1}).shape()
+	require.NoError(t, err)
+	require.True(t, with.Volumes)
+	require.NotEmpty(t, with.VolumePrograms)
+	without, err := (&Options{Nodes: 1, NoVolumes: true}).shape()
+	require.NoError(t, err)
+	require.False(t, without.Volumes)
+	require.Empty(t, without.VolumePrograms)
+	require.True(t, with.serves(without))
+}
+
+func TestVolumeProcesses(t *testing.T) {
+	s := testState(t, Shape{Nodes: 1, Volumes: true})
+	specs := s.volumeSpecs()
+	require.Len(t, specs, 3)
+	socket := flags(specs[0])["--socket"]
+	require.NotEmpty(t, socket)
+	require.Less(t, len(socket), 108, "what the address of a Unix socket can hold")
+	for _, spec := range specs[1:] {
+		require.Equal(t, socket, flags(spec)["--csi-address"], spec.Name)
+	}
+	require.Len(t, s.nodeAgentSpecs(s.Nodes[0], 1), 3)
+	require.Len(t, testState(t, Shape{Nodes: 1}).nodeAgentSpecs(s.Nodes[0], 1), 2)
 }
 
 func TestStateRoundTrip(t *testing.T) {
@@ -167,7 +201,7 @@ func TestEveryRegistryIsOurs(t *testing.T) {
 }
 
 func TestPKIServesEveryProcess(t *testing.T) {
-	s := testState(t, Shape{Nodes: 2})
+	s := testState(t, Shape{Nodes: 2, Volumes: true})
 	s.DataDir = t.TempDir()
 	s.Kubeconfig = filepath.Join(s.DataDir, "kubeconfig")
 	require.NoError(t, os.Mkdir(s.pki(""), 0o700))
@@ -175,6 +209,7 @@ func TestPKIServesEveryProcess(t *testing.T) {
 	specs := []supervisor.Spec{
 		s.apiServerSpec(), s.controllerManagerSpec(), s.schedulerSpec(), s.kubeletSpec(s.Nodes[0], 1), s.kubeletSpec(s.Nodes[1], 1),
 	}
+	specs = append(specs, s.volumeSpecs()...)
 	for _, spec := range specs {
 		for flag, value := range flags(spec) {
 			if strings.HasPrefix(value, s.pki("")+"/") {

@@ -171,6 +171,8 @@ eventRecordQPS: 0
 kubeAPIQPS: 100
 kubeAPIBurst: 200
 nodeStatusUpdateFrequency: 5s
+# How long an expanded volume of a running Pod waits for its node; a minute otherwise.
+syncFrequency: 5s
 volumePluginDir: /var/lib/kubelet/volume-plugins
 # Nobody serves it; without it the kubelet warns about every Pod.
 clusterDNS: ["10.96.0.10"]

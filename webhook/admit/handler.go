@@ -45,12 +45,18 @@ func (r Rules[T]) Mutator() admission.Handler {
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		if req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New) {
-			return admission.Allowed("")
-		}
-		before, after, err := v.defaulted(req.OldObject.Raw, req.Object.Raw)
+		before, after, same, err := v.defaulted(req.OldObject.Raw, req.Object.Raw)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
+		}
+		untouched := req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New)
+		if untouched {
+			before = after // an update of metadata gets no defaults
+		}
+		if untouched || same {
+			if kept, ok := inOldWords(req.OldObject.Raw, req.Object.Raw, before, after); ok {
+				return admission.PatchResponseFromRaw(req.Object.Raw, kept)
+			}
 		}
 		return PatchResponse(req.Object.Raw, before, after)
 	})

@@ -105,6 +105,22 @@ func TestMutator(t *testing.T) {
 		"an update of metadata is left alone": {
 			req: request("UPDATE", "v1beta1", `{"metadata":{"finalizers":["a"]},"spec":{}}`, `{"metadata":{},"spec":{}}`),
 		},
+		"an update that says the same in other words keeps the old ones": {
+			req:  request("UPDATE", "v1beta1", `{"metadata":{},"spec":{"replicas":7,"scaleStrategy":{}}}`, `{"metadata":{"labels":{"a":"b"}},"spec":{"minReadySeconds":0}}`),
+			want: `{"metadata":{"labels":{"a":"b"}},"spec":{"replicas":7,"scaleStrategy":{}}}`,
+		},
+		"an update of metadata keeps the old words, too": {
+			req:  request("UPDATE", "v1alpha1", `{"metadata":{"finalizers":["a"]},"spec":{"scaleStrategy":{}}}`, `{"metadata":{},"spec":{}}`),
+			want: `{"metadata":{},"spec":{"scaleStrategy":{}}}`,
+		},
+		"but not when it changes what our types do not know": {
+			req:  request("UPDATE", "v1beta1", `{"spec":{"replicas":7,"unknown":{"a":1},"scaleStrategy":{}}}`, `{"spec":{"replicas":7,"unknown":{"a":2}}}`),
+			want: `{"spec":{"replicas":7,"unknown":{"a":2}}}`,
+		},
+		"nor when an empty field means something": {
+			req:  request("UPDATE", "v1beta1", `{"spec":{"replicas":7,"lifecycle":{}}}`, `{"spec":{"replicas":7}}`),
+			want: `{"spec":{"replicas":7}}`,
+		},
 		"deletion and subresources are left alone": {req: request("DELETE", "v1beta1", `{}`, "")},
 		"what cannot be decoded is a bad request":  {req: request("CREATE", "v1beta1", "", `{"spec":{"replicas":"x"}}`), code: 400},
 		"a version nobody serves is a bad request": {req: request("CREATE", "v1", "", `{}`), code: 400},

@@ -63,8 +63,8 @@ type Version[T client.Object] struct {
 	// decode returns the object in the hub version, and as it was written.
 	decode func(ctx context.Context, raw []byte) (T, client.Object, error)
 	// defaulted decodes obj and, on an UPDATE, old; it returns obj before and after
-	// defaulting in its own version.
-	defaulted func(old, obj []byte) (before, after client.Object, err error)
+	// defaulting in its own version, and whether the outcome is old but for its metadata.
+	defaulted func(old, obj []byte) (before, after client.Object, same bool, err error)
 }
 
 // Hub is the hub version. setDefaults gets nil as old on CREATE.
@@ -92,20 +92,23 @@ func Spoke[T, S client.Object](name string, toHub func(ctx context.Context, src 
 			}
 			return dst, src, nil
 		},
-		defaulted: func(old, raw []byte) (client.Object, client.Object, error) {
+		defaulted: func(old, raw []byte) (client.Object, client.Object, bool, error) {
 			before, err := decode[S](raw)
 			if err != nil {
-				return nil, nil, err
-			}
-			var prior S
-			if len(old) > 0 {
-				if prior, err = decode[S](old); err != nil {
-					return nil, nil, err
-				}
+				return nil, nil, false, err
 			}
 			after := before.DeepCopyObject().(S)
+			if len(old) == 0 {
+				var none S
+				setDefaults(none, after)
+				return before, after, false, nil
+			}
+			prior, err := decode[S](old)
+			if err != nil {
+				return nil, nil, false, err
+			}
 			setDefaults(prior, after)
-			return before, after, nil
+			return before, after, metadataOnly(prior, after), nil
 		},
 	}
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 // up and down convert as the webhook does: through JSON, without touching the TypeMeta.
@@ -80,7 +79,7 @@ func randomDaemonSpoke(t *rapid.T) *v1alpha1.DaemonSet {
 }
 
 func TestSetsSurviveV1alpha1(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		set := without(random[v1beta1.StatefulSet](t))
 		view := statefulSetDown(t, set)
 		same(t, set, statefulSetUp(t, view), "a v1alpha1 client that changes nothing changed a StatefulSet")
@@ -96,7 +95,7 @@ func TestSetsSurviveV1alpha1(t *testing.T) {
 }
 
 func TestSetsSurviveV1beta1(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		set := without(random[v1alpha1.StatefulSet](t))
 		stored := statefulSetUp(t, set)
 		same(t, set, statefulSetDown(t, stored), "storing changed a StatefulSet")
@@ -112,7 +111,7 @@ func TestSetsSurviveV1beta1(t *testing.T) {
 
 // A change that a v1alpha1 client makes reaches the stored object, and changes nothing else.
 func TestOneChangeOfASetIsOneChange(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		set := without(random[v1beta1.StatefulSet](t))
 		view := statefulSetDown(t, set)
 		view.Spec.Replicas, set.Spec.Replicas = new(int32(77)), new(int32(77))
@@ -133,7 +132,7 @@ func TestOneChangeOfASetIsOneChange(t *testing.T) {
 }
 
 func TestUnreadableAnnotationsOnSetsAreNoObstacle(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		garbage := rapid.SampledFrom([]string{"", "{", "null", "[]", `{"lifecycle":5}`, `{"annotations":{"x":null}}`, `{"updateStrategy":null}`, "x"}).Draw(t, "garbage")
 		for _, key := range []string{v1beta1.V1beta1FieldsAnnotation, v1beta1.V1alpha1FieldsAnnotation} {
 			set := without(random[v1alpha1.StatefulSet](t))
@@ -151,7 +150,7 @@ func TestUnreadableAnnotationsOnSetsAreNoObstacle(t *testing.T) {
 
 // Writing to the result of a conversion, anywhere in it, leaves the source alone.
 func TestConversionOfSetsSharesNoMemory(t *testing.T) {
-	property.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(t *rapid.T) {
 		set, setView, setBack := random[v1beta1.StatefulSet](t), &v1alpha1.StatefulSet{}, &v1beta1.StatefulSet{}
 		setBefore := set.DeepCopy()
 		setView.FromHub(set)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/podready"
 )
 
@@ -20,7 +19,7 @@ func (w *world) kubelet(name string) {
 	if live == nil {
 		return
 	}
-	if live.DeletionTimestamp != nil {
+	if live.DeletionTimestamp != nil || live.Status.Phase == corev1.PodFailed { // or the collector of failed Pods
 		w.tell("kubelet: %s is gone", name)
 		delete(w.pods, name)
 		return
@@ -61,8 +60,11 @@ func (w *world) setReady(p *corev1.Pod, ready bool) {
 		podready.SetCondition(p, corev1.PodCondition{Type: t, Status: status}, w.now)
 	}
 	set(corev1.ContainersReady, ready)
-	gate := podready.Condition(p, v1beta1.InPlaceUpdateReady)
-	set(corev1.PodReady, ready && gate != nil && gate.Status == corev1.ConditionTrue)
+	for _, g := range p.Spec.ReadinessGates {
+		c := podready.Condition(p, g.ConditionType)
+		ready = ready && c != nil && c.Status == corev1.ConditionTrue
+	}
+	set(corev1.PodReady, ready)
 }
 
 // round lets everybody act once, in a fixed order, and a second pass.
@@ -72,6 +74,7 @@ func (w *world) round() (busy bool) {
 	before := w.version
 	for _, name := range w.names() {
 		w.kubelet(name)
+		w.operator(name)
 	}
 	w.now = w.now.Add(time.Second)
 	return busy || w.version != before || len(w.names()) != w.active()
@@ -80,12 +83,12 @@ func (w *world) round() (busy bool) {
 // settle runs rounds until nothing happens any more, for longer than any wait takes.
 func (w *world) settle() {
 	quiet := 0
-	for range 2000 {
+	for range 500 {
 		if w.round() {
 			quiet = 0
 		} else if quiet++; quiet > int(w.set.Spec.MinReadySeconds)+3 {
 			return
 		}
 	}
-	w.fail("no fixed point after 2000 rounds:\n%s", strings.Join(w.story[max(0, len(w.story)-60):], "\n"))
+	w.fail("no fixed point after 500 rounds:\n%s", strings.Join(w.story[max(0, len(w.story)-120):], "\n"))
 }

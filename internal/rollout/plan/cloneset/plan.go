@@ -39,6 +39,7 @@ const (
 	ReasonSurplus         Reason = "Surplus"             // more Pods than wanted
 	ReasonHookReleased    Reason = "HookReleased"        // PreparingDelete, and no preDelete handler is left
 	ReasonScaleInReverted Reason = "ScaleInReverted"     // PreparingDelete, but wanted again
+	ReasonUpdateReverted  Reason = "UpdateReverted"      // PreparingUpdate, but no longer to be updated
 	ReasonRefresh         Reason = "Refresh"             // the in-place update goes on
 	ReasonLifecycle       Reason = "Lifecycle"           // a lifecycle transition is due
 	ReasonTemplateHash    Reason = "TemplateHashMissing" // the label pod-template-hash is added
@@ -78,6 +79,10 @@ type Step struct {
 	Reasons []inplace.Reason
 	// Target is the name of the revision an update goes to.
 	Target string
+	// Free: the Pod was unavailable, so that taking it out of service cost nothing of
+	// maxUnavailable. The step holds only for the version of the Pod that was looked at:
+	// on another one it may serve by now.
+	Free bool
 }
 
 // String is the step as logs and test stories show it.

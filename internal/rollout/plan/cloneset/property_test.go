@@ -6,17 +6,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/fixture"
-	"github.com/kruisectl/kruisectl/internal/inplace"
+	"github.com/kruisectl/kruisectl/internal/podready"
+	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 // drawSet draws a CloneSet with numbers as limits, so that tests can hold Decide to them.
@@ -43,7 +47,7 @@ func drawSet(t *rapid.T) fixture.CloneSetBuilder {
 // that maxUnavailable and maxSurge hold; here the end is checked. rapid keeps the seeds
 // that fail in testdata/rapid.
 func TestRolloutsKeepTheirPromises(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Many(t, 1200, func(t *rapid.T) {
 		set := drawSet(t)
 		w := newWorld(set, t.Fatalf)
 		w.gates.PreparingUpdateAsUpdate = rapid.Bool().Draw(t, "preparingUpdateAsUpdate")
@@ -144,44 +148,66 @@ func (w *world) checkEnd(t *rapid.T, least, most int) {
 	}
 }
 
+// shelf holds what drawn snapshots have in common, made once: building it costs more than
+// a decision does.
+type shelf struct {
+	current, image, env *appsv1.ControllerRevision
+	old, updated, mixed *corev1.Pod // ready Pods at the revisions
+}
+
+var theShelf = sync.OnceValue(func() shelf {
+	web := fixture.CloneSet("web")
+	made := web.Image("app:2")
+	pod := func(b fixture.CloneSetBuilder) *corev1.Pod { return fixture.PodOf(b, "web").Obj() }
+	return shelf{
+		current: fixture.Revision(web, 1), image: fixture.Revision(made, 2), env: fixture.Revision(made.Env("A", "1"), 2),
+		old: pod(web), updated: pod(made), mixed: pod(made.Env("A", "1")),
+	}
+})
+
+var drawnStates = []v1beta1.LifecycleState{
+	v1beta1.LifecycleNormal, v1beta1.LifecycleNormal, v1beta1.LifecycleNormal, v1beta1.LifecyclePreparingNormal,
+	v1beta1.LifecyclePreparingUpdate, v1beta1.LifecycleUpdating, v1beta1.LifecycleUpdated, v1beta1.LifecyclePreparingDelete,
+}
+
 // drawSnapshot draws any situation, also ones that no rollout leads to.
 func drawSnapshot(t *rapid.T) Snapshot {
+	from := theShelf()
 	hook := &v1beta1.LifecycleHook{LabelsHandler: map[string]string{"hook": "on"}}
-	old := drawSet(t)
+	set := drawSet(t).Image("app:2").Obj()
 	if rapid.Bool().Draw(t, "hooks") {
-		old = old.Lifecycle(v1beta1.Lifecycle{PreDelete: hook, InPlaceUpdate: hook})
+		set.Spec.Lifecycle = &v1beta1.Lifecycle{PreDelete: hook, InPlaceUpdate: hook}
 	}
-	set := old.Image("app:2")
+	next, updated := from.image, from.updated
 	if rapid.Bool().Draw(t, "needsRecreate") {
-		set = old.Env("A", "1")
+		next, updated = from.env, from.mixed
 	}
-	current, next := fixture.Revision(old, 1), fixture.Revision(set, 2)
-	s := Snapshot{Set: set.Status(current.Name, next.Name).Obj(), Update: next, Current: current, InPlace: inplace.Options{}}
-	s.Revisions = append(s.Revisions, current, next)
+	set.Status.CurrentRevision, set.Status.UpdateRevision = from.current.Name, next.Name
+	s := Snapshot{Set: set, Update: next, Current: from.current, Revisions: []*appsv1.ControllerRevision{from.current, next}}
 	s.Gates.PartitionRollback = rapid.Bool().Draw(t, "rollback")
-	s.Set.Spec.UpdateStrategy.RollingUpdate.Paused = rapid.IntRange(0, 4).Draw(t, "paused") == 0
+	s.Gates.PreparingUpdateAsUpdate = rapid.Bool().Draw(t, "preparingUpdateAsUpdate")
+	set.Spec.UpdateStrategy.RollingUpdate.Paused = rapid.IntRange(0, 4).Draw(t, "paused") == 0
 	for i := range rapid.IntRange(0, 9).Draw(t, "pods") {
-		at := old
+		p := from.old.DeepCopy()
 		if rapid.Bool().Draw(t, "updated") {
-			at = set
+			p = updated.DeepCopy()
 		}
-		b := fixture.PodOf(at, fmt.Sprintf("web-%d", i)).State(rapid.SampledFrom([]v1beta1.LifecycleState{
-			v1beta1.LifecycleNormal, v1beta1.LifecycleNormal, v1beta1.LifecycleNormal, v1beta1.LifecyclePreparingNormal,
-			v1beta1.LifecyclePreparingUpdate, v1beta1.LifecycleUpdating, v1beta1.LifecycleUpdated, v1beta1.LifecyclePreparingDelete,
-		}).Draw(t, "state"))
+		p.Name = fmt.Sprintf("web-%d", i)
+		p.Labels[v1beta1.LifecycleStateLabel] = string(rapid.SampledFrom(drawnStates).Draw(t, "state"))
+		c := podready.Condition(p, corev1.PodReady)
 		switch rapid.IntRange(0, 4).Draw(t, "ready") {
 		case 0:
-			b = b.NotReady(fixture.Created)
+			c.Status = corev1.ConditionFalse
 		case 1:
-			b = b.Ready(now.Add(-time.Second))
+			c.LastTransitionTime = metav1.NewTime(now.Add(-time.Second))
 		}
 		if rapid.IntRange(0, 5).Draw(t, "specified") == 0 {
-			b = b.SpecifiedDelete()
+			p.Labels[v1beta1.SpecifiedDeleteLabel] = "true"
 		}
 		if rapid.Bool().Draw(t, "hooked") {
-			b = b.Label("hook", "on")
+			p.Labels["hook"] = "on"
 		}
-		s.Pods = append(s.Pods, b.Obj())
+		s.Pods = append(s.Pods, p)
 	}
 	return s
 }
@@ -207,7 +233,7 @@ func after(s Snapshot, p Plan) (available, total, old int) {
 	}
 	for _, v := range s.views(now) {
 		target, ok := moved[v.pod.Name]
-		updated := ok && target == s.Update.Name || !ok && v.updated
+		updated := ok && target == s.Update.Name || !ok && v.isNew
 		if !updated && !v.preparingDelete() && !surplus[v.pod.Name] {
 			old++
 		}
@@ -223,7 +249,7 @@ func after(s Snapshot, p Plan) (available, total, old int) {
 }
 
 func TestOneStepFromAnywhereKeepsTheLimits(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	property.Many(t, 40000, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		rolling := s.Set.Spec.UpdateStrategy.RollingUpdate
 		replicas, unavailable := int(*s.Set.Spec.Replicas), int(rolling.MaxUnavailable.IntVal)

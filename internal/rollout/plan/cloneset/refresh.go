@@ -15,6 +15,7 @@ import (
 // only finishes what was begun, so it may share a pass with scaling and updating: a Pod
 // counts as it was observed, which is never more available than it will be.
 func (d *decider) refresh() {
+	takesBack := d.takesBack()
 	for _, v := range d.views {
 		if v.touched || d.settled(v) {
 			continue
@@ -22,7 +23,7 @@ func (d *decider) refresh() {
 		next := inplace.Next(v.pod, d.engine, d.now)
 		d.plan.wish(next.After)
 		complete := next.Action == inplace.Done || next.Action == inplace.Ready
-		t, moves := lifecycle.OnRefresh(v.pod, d.s.Set.Spec.Lifecycle, lifecycle.Facts{Complete: complete, AtUpdateRevision: v.updated})
+		t, moves := lifecycle.OnRefresh(v.pod, d.s.Set.Spec.Lifecycle, lifecycle.Facts{Complete: complete, AtUpdateRevision: v.updated && !takesBack})
 		step := Step{Pod: v.pod.Name, Do: Refresh, Why: ReasonRefresh, Detail: string(next.Action)}
 		if moves {
 			step.Transition, step.Why, step.Detail = t, ReasonLifecycle, t.String()
@@ -43,6 +44,16 @@ func (d *decider) refresh() {
 		v.touched = true
 		d.plan.Refresh = append(d.plan.Refresh, step)
 	}
+}
+
+// takesBack tells whether updated Pods go back to the current revision. One that is
+// PreparingUpdate then is on its way, and not at the end of a rollback; see letGo for those
+// that are not chosen.
+func (d *decider) takesBack() bool {
+	if !d.situation.PartitionRollback || d.situation.SameRevision || OnDelete(d.s.Set) || Paused(d.s.Set) {
+		return false
+	}
+	return Compute(d.situation, d.facts(func(v *view) bool { return v.updated })).UpdateNum < 0
 }
 
 // settled: nothing is to be refreshed; most Pods are, most of the time.

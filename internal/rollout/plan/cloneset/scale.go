@@ -24,15 +24,14 @@ func (d *decider) scale() {
 	n := Compute(d.situation, d.facts(func(v *view) bool { return v.isNew }))
 	d.plan.Numbers = n
 	if n.ScaleUp > 0 {
-		d.create(n)
+		if d.create(n); !d.plan.scales() {
+			// A Pod in PreparingDelete may be what uses up scaleStrategy.maxUnavailable;
+			// OpenKruise waits for ever when such Pods do not count as replicas.
+			d.removeReleased()
+		}
 		return
 	}
-	for _, v := range d.views {
-		if v.preparingDelete() {
-			d.remove(v, ReasonHookReleased)
-		}
-	}
-	if d.plan.scales() {
+	if d.removeReleased(); d.plan.scales() {
 		return
 	}
 	budget := min(n.DeleteReadyLimit, n.UpdateMaxUnavailable-d.unavailable())
@@ -46,6 +45,15 @@ func (d *decider) scale() {
 	}
 	for _, v := range d.victims(n) {
 		d.removeWithin(v, ReasonSurplus, &budget)
+	}
+}
+
+// removeReleased deletes Pods in PreparingDelete whose hook has let go.
+func (d *decider) removeReleased() {
+	for _, v := range d.views {
+		if v.preparingDelete() {
+			d.remove(v, ReasonHookReleased)
+		}
 	}
 }
 
@@ -105,9 +113,9 @@ func (d *decider) create(n Numbers) {
 func (d *decider) remove(v *view, why Reason) {
 	switch decision := lifecycle.OnDelete(v.pod, d.s.Set.Spec.Lifecycle); decision.Verdict {
 	case lifecycle.Go:
-		d.scaleStep(v, Step{Do: Delete, Why: why})
+		d.scaleStep(v, Step{Do: Delete, Why: why, Free: !v.available})
 	case lifecycle.Patch:
-		d.scaleStep(v, Step{Do: Move, Why: why, Transition: decision.Transition})
+		d.scaleStep(v, Step{Do: Move, Why: why, Transition: decision.Transition, Free: !v.available})
 	default:
 		d.hold(v, HeldDeleteHook, "%s", decision.Message)
 	}

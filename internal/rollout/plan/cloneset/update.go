@@ -19,6 +19,9 @@ import (
 func (d *decider) update() {
 	switch {
 	case OnDelete(d.s.Set):
+		for _, v := range d.views {
+			d.letGo(v)
+		}
 		d.holdOld(HeldOnDelete, "the update strategy is OnDelete: delete the Pod to update it")
 		return
 	case Paused(d.s.Set):
@@ -35,6 +38,8 @@ func (d *decider) update() {
 	for _, v := range d.views {
 		if v.updated == back {
 			candidates = d.candidate(candidates, v)
+		} else if back {
+			d.letGo(v)
 		}
 	}
 	d.walk(d.ordered(candidates), target, n)
@@ -90,6 +95,7 @@ func (d *decider) walk(candidates []*view, target *appsv1.ControllerRevision, n 
 	d.plan.Held = slices.Grow(d.plan.Held, len(candidates))
 	for i, v := range candidates {
 		if i >= abs(n.UpdateNum) {
+			d.letGo(v)
 			d.holdQuota(v, n)
 			continue
 		}
@@ -111,6 +117,22 @@ func (d *decider) walk(candidates []*view, target *appsv1.ControllerRevision, n 
 			unavailable++
 		}
 	}
+}
+
+// letGo takes a Pod out of PreparingUpdate that is not to be updated any more: the
+// partition was raised, the strategy became OnDelete, or a lost Pod was replaced at the
+// update revision meanwhile. OpenKruise leaves it unavailable for good. The way out is that
+// of a rollback, through Updated, so that the hook's owner takes the Pod back.
+func (d *decider) letGo(v *view) {
+	if v.touched || v.state != v1beta1.LifecyclePreparingUpdate {
+		return
+	}
+	t, ok := lifecycle.OnRefresh(v.pod, d.s.Set.Spec.Lifecycle, lifecycle.Facts{Complete: inplace.Complete(v.pod, d.engine), AtUpdateRevision: true})
+	if !ok {
+		return
+	}
+	v.touched = true
+	d.plan.Refresh = append(d.plan.Refresh, Step{Pod: v.pod.Name, Do: Move, Why: ReasonUpdateReverted, Transition: t, Detail: "the Pod is not to be updated any more"})
 }
 
 // holdQuota holds a Pod that the partition keeps at its revision. When surplus updated Pods
@@ -192,5 +214,6 @@ func (d *decider) inPlace(v *view, step Step, spec *inplace.UpdateSpec) bool {
 
 func (d *decider) updateStep(v *view, step Step) {
 	v.touched = true
+	step.Free = !v.available && step.Do != Mark
 	d.plan.Update = append(d.plan.Update, step)
 }

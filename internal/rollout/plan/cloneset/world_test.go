@@ -41,6 +41,7 @@ type world struct {
 	deleted   []string // names of Pods that the controller deleted
 	marked    []string
 	gates     Gates
+	operated  bool // somebody owns the hooks and lets go; see operator
 }
 
 func newWorld(b fixture.CloneSetBuilder, fail func(string, ...any)) *world {
@@ -258,6 +259,8 @@ func (w *world) create(s Snapshot, atCurrent bool) {
 	w.ids++
 	p := fixture.Pod(fmt.Sprintf("%s-%03d", w.set.Name, w.ids)).Created(w.now).With(func(p *corev1.Pod) {
 		p.UID = types.UID(p.Name)
+		p.Spec.ReadinessGates = append(p.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: v1beta1.KruisePodReady})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: v1beta1.KruisePodReady, Status: corev1.ConditionTrue})
 		p.Spec.Containers = template.Spec.Containers
 		for k, v := range template.Labels {
 			p.Labels[k] = v
@@ -268,9 +271,37 @@ func (w *world) create(s Snapshot, atCurrent bool) {
 	w.tell("create %s at %s", p.Name, w.revisionOf(p))
 	w.store(p)
 	w.expected[p.Name] = true
+	w.checkScaleLimit(p.Name)
 	limit := Replicas(w.set) + int(w.set.Spec.UpdateStrategy.RollingUpdate.MaxSurge.IntVal)
-	if n := w.active(); n > limit {
+	n := w.active()
+	if w.set.Spec.ScaleStrategy.ExcludePreparingDelete {
+		for _, p := range w.pods {
+			if IsActive(p) && lifecycle.State(p) == v1beta1.LifecyclePreparingDelete {
+				n--
+			}
+		}
+	}
+	if n > limit {
 		w.fail("creating Pod %s made %d Pods, and %d are allowed\n%s", p.Name, n, limit, strings.Join(w.story, "\n"))
+	}
+}
+
+// checkScaleLimit: creation stops while too many Pods are unavailable. Those that are to be
+// deleted do not count.
+func (w *world) checkScaleLimit(created string) {
+	limit := w.set.Spec.ScaleStrategy.MaxUnavailable
+	if limit == nil {
+		return
+	}
+	unavailable := 0
+	for _, p := range w.pods {
+		_, marked := p.Labels[v1beta1.SpecifiedDeleteLabel]
+		if ok, _ := Available(p, w.set.Spec.MinReadySeconds, w.now); !ok && IsActive(p) && !marked {
+			unavailable++
+		}
+	}
+	if unavailable > int(limit.IntVal) {
+		w.fail("creating Pod %s made %d unavailable Pods, and scaleStrategy allows %d\n%s", created, unavailable, limit.IntVal, strings.Join(w.story, "\n"))
 	}
 }
 
@@ -317,6 +348,9 @@ func (w *world) execute(s Snapshot, step Step) {
 	live := w.pods[step.Pod]
 	if live == nil || live.DeletionTimestamp != nil {
 		return
+	}
+	if step.Free && live.ResourceVersion != w.cache[step.Pod].ResourceVersion {
+		return // a conflict
 	}
 	p := live.DeepCopy()
 	switch step.Do {

@@ -18,7 +18,8 @@ type decider struct {
 	limits Limits
 	engine inplace.Options
 	plan   Plan
-	// touched are Pods that a step of this plan writes or deletes already.
+	// touched are Pods that have a step; the value is whether that step writes them. The old
+	// Pod of a node that gets a second one has a step and is not written.
 	touched map[string]bool
 	held    map[string]bool
 	// comparisons caches inplace.Compare by the name of the old revision.
@@ -72,7 +73,7 @@ func (d *decider) hold(p *place, v *view, why Reason, detail string, args ...any
 	if v != nil {
 		step.Pod, key = v.pod.Name, v.pod.Name
 	}
-	if d.held[key] || d.touched[key] {
+	if _, touched := d.touched[key]; touched || d.held[key] {
 		return
 	}
 	d.held[key] = true
@@ -132,7 +133,7 @@ func (d *decider) create(list []wanted) {
 			continue
 		}
 		if w.view != nil { // the old Pod of the node waits for no more than that
-			d.touched[w.view.pod.Name] = true
+			d.touched[w.view.pod.Name] = false
 		}
 		d.plan.Create = append(d.plan.Create, Step{Node: w.place.name, Do: Create, Why: w.why, Detail: w.detail})
 	}
@@ -143,7 +144,7 @@ func (d *decider) create(list []wanted) {
 func (d *decider) refresh() {
 	for _, p := range d.places {
 		for _, v := range p.pods {
-			if v.terminating || d.written(v) {
+			if v.terminating || d.touched[v.pod.Name] {
 				continue
 			}
 			next := inplace.Next(v.pod, d.engine, d.now)
@@ -156,21 +157,6 @@ func (d *decider) refresh() {
 			})
 		}
 	}
-}
-
-// written tells whether another step of the plan writes the Pod itself.
-func (d *decider) written(v *view) bool {
-	if !d.touched[v.pod.Name] {
-		return false
-	}
-	for _, list := range [][]Step{d.plan.Delete, d.plan.Update} {
-		for i := range list {
-			if list[i].Pod == v.pod.Name {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // wishes asks to look again when a Pod becomes available by the passing of time.

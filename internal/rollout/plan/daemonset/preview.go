@@ -50,8 +50,13 @@ type PodPreview struct {
 	HeldBy Reason `json:"heldBy,omitempty"`
 }
 
-// maxRounds bounds the simulation; the batches of what is left then are extrapolated.
-const maxRounds = 200
+// The simulation ends after maxRounds, of large clusters after fewer, so that it takes a
+// second at most; the batches of what is left then are extrapolated.
+const (
+	maxRounds  = 200
+	fewRounds  = 10
+	maxLookups = 50_000 // rounds times nodes
+)
 
 // Preview runs the whole rollout of s over a model in which every step succeeds at once:
 // Pods become ready, hooks let go. It returns one entry per Pod of s that does not
@@ -66,7 +71,7 @@ func Preview(s Snapshot, now time.Time) []PodPreview {
 	m := newModel(&s, now)
 	batch, size, settled := 0, 1, false
 	var last Plan
-	for range maxRounds {
+	for range max(fewRounds, min(maxRounds, maxLookups/(len(s.Nodes)+1))) {
 		last = Decide(m.snapshot, m.now)
 		if n := out.record(m, &last, batch+1); n > 0 {
 			batch, size = batch+1, n

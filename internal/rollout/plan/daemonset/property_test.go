@@ -64,6 +64,9 @@ func checkPlan(fail func(string, ...any), s Snapshot, p Plan, at time.Time) {
 			if v.terminating && gone {
 				fail("a terminating Pod is deleted again: %s", step)
 			}
+			if step.Why == ReasonReplaced && oldPod != nil && oldPod.ready && (newPod == nil || !newPod.available) {
+				fail("an old Pod goes before its follower is available: %s", step)
+			}
 			if gone && v.isNew && !v.over && !v.preparing && place.stay && step.Why != ReasonSurplus {
 				fail("a Pod that is as it should be is taken away: %s", step)
 			}

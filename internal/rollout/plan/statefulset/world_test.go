@@ -19,6 +19,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/fixture"
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/lifecycle"
+	"github.com/kruisectl/kruisectl/internal/podready"
 	"github.com/kruisectl/kruisectl/internal/revision"
 )
 
@@ -66,16 +67,12 @@ func (s *shelf[T]) syncAll() {
 }
 
 // behind tells whether the cache does not show the controller's own writes yet. An object
-// that is gone, or was made anew by others, shows them.
+// that is gone from both shows them.
 func (s *shelf[T]) behind() bool {
 	for name, version := range s.written {
 		var none T
 		live, seen := s.live[name], s.cache[name]
-		switch {
-		case live == none:
-		case seen == none:
-			return true
-		case versionOf(seen) < version:
+		if seen == none && live != none || seen != none && versionOf(seen) < version {
 			return true
 		}
 		delete(s.written, name)
@@ -261,8 +258,14 @@ func (w *world) reconcile(fails func() bool) bool {
 // write is a write of a Pod by the controller. One that takes it out of service is checked
 // against the limit of the spec that the controller saw.
 func (w *world) write(s Snapshot, p *corev1.Pod) {
-	was := w.pods.live[p.Name]
-	serving := was != nil && w.serves(was, s.Set)
+	for name, pod := range w.pods.live {
+		if w.outside[name] && w.serves(pod, s.Set) {
+			delete(w.outside, name)
+		}
+	}
+	was, seen := w.pods.live[p.Name], w.pods.cache[p.Name]
+	// A Pod that has become well unseen may go: its restart was not the controller's doing.
+	serving := was != nil && w.serves(was, s.Set) && w.serves(seen, s.Set)
 	outside := w.outside[p.Name]
 	w.storePod(p)
 	w.pods.written[p.Name] = w.version
@@ -305,6 +308,10 @@ func (w *world) create(s Snapshot, c Creation) {
 		p.Labels[appsv1.ControllerRevisionHashLabelKey] = rev.Name
 		Identity(p, c.Ordinal, w.gates)
 		lifecycle.SetState(p, c.State, w.now)
+		if s.Set.Spec.Lifecycle != nil {
+			p.Spec.ReadinessGates = append(p.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: v1beta1.KruisePodReady})
+			podready.Initialize(p, w.now)
+		}
 		for _, t := range s.Set.Spec.VolumeClaimTemplates {
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: t.Name, VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: ClaimName(t.Name, s.Set.Name, c.Ordinal)},
