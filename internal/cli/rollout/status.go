@@ -36,6 +36,7 @@ type statusOptions struct {
 	failAfter      time.Duration
 	files          object.Files
 	sel            object.Select
+	until          []verdict.Verdict // of `rollout wait`
 	output         out.Output
 }
 
@@ -259,7 +260,7 @@ func Wait(ctx context.Context, f *factory.Factory, w adapter.Workload, timeout t
 }
 
 func (o *statusOptions) question() verdict.Question {
-	return verdict.Question{Full: o.full, WaitPaused: o.waitPaused, Check: o.check || !o.watch}
+	return verdict.Question{Full: o.full, WaitPaused: o.waitPaused, Check: o.check || !o.watch, For: o.until}
 }
 
 func (o *statusOptions) summary(ends []end) error {
