@@ -29,6 +29,7 @@ const (
 // withClaims gives every Pod one claim of 1Gi per class, named data0, data1 and so on, which grow with the rolling update.
 func withClaims(classes ...string) func(*v1beta1.StatefulSet) {
 	return func(set *v1beta1.StatefulSet) {
+		app(set).ReadinessProbe = nil // none of these tests makes a Pod unready
 		set.Spec.VolumeClaimUpdateStrategy.Type = v1beta1.OnPodRollingUpdateVolumeClaimUpdateStrategyType
 		for i, class := range classes {
 			data := fmt.Sprintf("data%d", i)
