@@ -104,6 +104,9 @@ func TestRealNodesHaveVolumes(t *testing.T) {
 	require.False(t, without.Volumes)
 	require.Empty(t, without.VolumePrograms)
 	require.True(t, with.serves(without))
+	mixed, err := (&Options{Nodes: 1, Simulated: 200}).shape()
+	require.NoError(t, err)
+	require.False(t, mixed.Volumes)
 }
 
 func TestVolumeProcesses(t *testing.T) {

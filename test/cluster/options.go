@@ -63,7 +63,7 @@ type Options struct {
 	Simulated int    // simulated nodes
 	Rootless  bool   // bind to 127.0.0.1 only and need no root; excludes real nodes
 	Audit     bool   // write an audit log of all requests (Metadata level)
-	NoVolumes bool   // leave out what makes volumes for claims on real nodes; simulated ones have none anyway
+	NoVolumes bool   // leave out what makes volumes for claims; a cluster with simulated nodes never has them
 	// Program is the cluster program, which plays the registry, the simulated nodes and the supervisor.
 	// Empty means the calling program, which then must be the cluster program.
 	Program  string
@@ -94,7 +94,7 @@ func (o *Options) shape() (Shape, error) {
 	}
 	shape := Shape{
 		Nodes: o.Nodes, Simulated: o.Simulated, Rootless: o.Rootless || o.Nodes == 0, Audit: o.Audit,
-		Volumes: o.Nodes > 0 && !o.NoVolumes, Programs: toolchain.Core().Key(),
+		Volumes: o.Nodes > 0 && o.Simulated == 0 && !o.NoVolumes, Programs: toolchain.Core().Key(),
 	}
 	if shape.Volumes {
 		shape.VolumePrograms = toolchain.Volumes().Key()

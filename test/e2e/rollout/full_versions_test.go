@@ -30,6 +30,7 @@ type fields struct {
 	Partition      **intstr.IntOrString
 	MaxUnavailable **intstr.IntOrString
 	Paused         *bool
+	Claims         *[]corev1.PersistentVolumeClaim
 
 	// ZeroStrategy drops the whole update strategy, so that only defaults are left.
 	ZeroStrategy func()
@@ -37,6 +38,10 @@ type fields struct {
 	ExcludePreparingDelete func()
 	// PullParallelism is a field in one version and an annotation in the other.
 	PullParallelism func(n string)
+	// OnlyPolicy makes the update strategy one of which only the policy is set.
+	OnlyPolicy func(v1beta1.PodUpdatePolicyType)
+	// ReuseClaims says whether claims wait for another Pod; the field of one version is the opposite of the other's.
+	ReuseClaims func(bool)
 }
 
 // version is one served version of the API.
@@ -72,7 +77,12 @@ func (beta) fields(cs *v1beta1.CloneSet) fields {
 		Replicas: &s.Replicas, Template: &s.Template, MinReady: &s.MinReadySeconds, Deadline: &s.ProgressDeadlineSeconds,
 		Lifecycle: &s.Lifecycle, PodsToDelete: &s.ScaleStrategy.PodsToDelete,
 		Partition: &r.Partition, MaxUnavailable: &r.MaxUnavailable, Paused: &r.Paused,
-		ZeroStrategy:           func() { s.UpdateStrategy = v1beta1.CloneSetUpdateStrategy{} },
+		Claims:       &s.VolumeClaimTemplates,
+		ZeroStrategy: func() { s.UpdateStrategy = v1beta1.CloneSetUpdateStrategy{} },
+		OnlyPolicy: func(p v1beta1.PodUpdatePolicyType) {
+			s.UpdateStrategy = v1beta1.CloneSetUpdateStrategy{RollingUpdate: &v1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: p}}
+		},
+		ReuseClaims:            func(yes bool) { s.ScaleStrategy.EnablePVCReuse = yes },
 		ExcludePreparingDelete: func() { s.ScaleStrategy.ExcludePreparingDelete = true },
 		PullParallelism: func(n string) {
 			r.InPlaceUpdateStrategy = &v1beta1.InPlaceUpdateStrategy{ImagePreDownloadParallelism: new(intstr.Parse(n))}
@@ -119,7 +129,12 @@ func (alpha) fields(cs *v1alpha1.CloneSet) fields {
 		Replicas: &s.Replicas, Template: &s.Template, MinReady: &s.MinReadySeconds, Deadline: &s.ProgressDeadlineSeconds,
 		Lifecycle: &s.Lifecycle, PodsToDelete: &s.ScaleStrategy.PodsToDelete,
 		Partition: &u.Partition, MaxUnavailable: &u.MaxUnavailable, Paused: &u.Paused,
-		ZeroStrategy:           func() { *u = v1alpha1.CloneSetUpdateStrategy{} },
+		Claims:       &s.VolumeClaimTemplates,
+		ZeroStrategy: func() { *u = v1alpha1.CloneSetUpdateStrategy{} },
+		OnlyPolicy: func(p v1beta1.PodUpdatePolicyType) {
+			*u = v1alpha1.CloneSetUpdateStrategy{Type: v1alpha1.CloneSetUpdateStrategyType(p)}
+		},
+		ReuseClaims:            func(yes bool) { s.ScaleStrategy.DisablePVCReuse = !yes },
 		ExcludePreparingDelete: func() { metav1.SetMetaDataLabel(&cs.ObjectMeta, v1beta1.ExcludePreparingDeleteLabel, "true") },
 		PullParallelism: func(n string) {
 			metav1.SetMetaDataAnnotation(&cs.ObjectMeta, "apps.kruise.io/image-predownload-parallelism", n)

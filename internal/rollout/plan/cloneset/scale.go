@@ -160,6 +160,7 @@ func (d *decider) victims(n Numbers) []*view {
 		}
 	}
 	order := updatesort.Deletion{
+		Among:       d.s.Pods,
 		Available:   func(p *corev1.Pod) bool { return views[p].available },
 		Constraints: d.s.Set.Spec.Template.Spec.TopologySpreadConstraints,
 		NodeLabels:  d.s.NodeLabels,

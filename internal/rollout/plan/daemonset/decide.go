@@ -82,11 +82,11 @@ func (d *decider) hold(p *place, v *view, why Reason, detail string, args ...any
 }
 
 // holdOld holds every Pod that is not at the update revision and has no step.
-func (d *decider) holdOld(why Reason, detail string, args ...any) {
+func (d *decider) holdOld(why Reason, detail string) {
 	for _, p := range d.places {
 		for _, v := range p.pods {
 			if !v.terminating && !v.isNew {
-				d.hold(p, v, why, detail, args...)
+				d.hold(p, v, why, "%s", detail)
 			}
 		}
 	}

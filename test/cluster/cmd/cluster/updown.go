@@ -47,7 +47,7 @@ func newUp() *cobra.Command {
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 3, "real nodes; need root")
 	cmd.Flags().IntVar(&o.Simulated, "simulated", 0, "simulated nodes; beside real nodes they have the label and taint kruisectl.test/simulated=true")
 	cmd.Flags().BoolVar(&o.Rootless, "rootless-simulated", false, "control plane and simulated nodes on 127.0.0.1 only, without root")
-	cmd.Flags().BoolVar(&o.NoVolumes, "no-volumes", false, "do not make volumes for claims; simulated nodes have none anyway")
+	cmd.Flags().BoolVar(&o.NoVolumes, "no-volumes", false, "do not make volumes for claims; a cluster with simulated nodes never does")
 	cmd.Flags().BoolVar(&o.Audit, "audit", false, "write an audit log of all requests; its path is in the status")
 	return cmd
 }
