@@ -107,7 +107,9 @@ func newAgent(updated int, change ...func(*v1beta1.DaemonSet)) []client.Object {
 	return objects
 }
 
-func dbPartition(s *v1beta1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Partition = new(int32(2)) }
+func dbPartition(s *v1beta1.StatefulSet) {
+	s.Spec.UpdateStrategy.RollingUpdate.Partition = new(int32(2))
+}
 
 func dbPaused(s *v1beta1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Paused = true }
 
