@@ -107,8 +107,8 @@ func newAgent(updated int, change ...func(*v1beta1.DaemonSet)) []client.Object {
 	return objects
 }
 
-func dbPartition(n int32) func(*v1beta1.StatefulSet) {
-	return func(s *v1beta1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Partition = &n }
+func dbPartition(s *v1beta1.StatefulSet) {
+	s.Spec.UpdateStrategy.RollingUpdate.Partition = new(int32(2))
 }
 
 func dbPaused(s *v1beta1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Paused = true }
@@ -153,22 +153,22 @@ func TestCommandsOnBothKinds(t *testing.T) {
 		args    string
 	}{
 		"asts-status-complete":       {newDB(6), "rollout status asts/db"},
-		"asts-status-partition":      {newDB(4, dbPartition(2)), "rollout status asts/db"},
-		"asts-status-partition-full": {newDB(4, dbPartition(2)), "rollout status asts/db --full"},
-		"asts-status-partition-json": {newDB(4, dbPartition(2)), "rollout status asts/db -o json"},
+		"asts-status-partition":      {newDB(4, dbPartition), "rollout status asts/db"},
+		"asts-status-partition-full": {newDB(4, dbPartition), "rollout status asts/db --full"},
+		"asts-status-partition-json": {newDB(4, dbPartition), "rollout status asts/db -o json"},
 		"asts-status-paused":         {newDB(2, dbPaused), "rollout status advancedstatefulset/db"},
 		"asts-status-by-sts":         {newDB(6), "rollout status sts/db"},
 		"asts-status-everywhere":     {append(newDB(6), elsewhere(newDB(4))...), "rollout status asts -A --check"},
 		"asts-status-all":            {newDB(6), "rollout status asts --all --check"},
 		"asts-history":               {newDB(4), "rollout history asts/db -o wide"},
 		"asts-undo":                  {newDB(6), "rollout undo asts/db"},
-		"asts-undo-canary":           {newDB(4, dbPartition(2)), "rollout undo asts/db"},
+		"asts-undo-canary":           {newDB(4, dbPartition), "rollout undo asts/db"},
 		"asts-pause":                 {newDB(4), "rollout pause asts/db"},
 		"asts-resume":                {newDB(4, dbPaused), "rollout resume asts/db"},
 		"asts-partition-percent":     {newDB(4), "rollout partition asts/db 50%"},
 		"asts-partition-updated":     {newDB(4), "rollout partition asts/db --updated 2"},
 		"asts-set-image":             {newDB(6), "set image asts/db app=repo/db:3"},
-		"asts-why":                   {newDB(4, dbPartition(2)), "why asts/db"},
+		"asts-why":                   {newDB(4, dbPartition), "why asts/db"},
 		"asts-scale":                 {newDB(6), "scale asts/db --replicas 5"},
 		"asts-scaledown":             {newDB(6), "scaledown asts/db --pods db-1"},
 		"asts-scaledown-reserve":     {newDB(6), "scaledown asts/db --pods db-1,db-4 --reserve --yes"},
@@ -196,7 +196,7 @@ func TestCommandsOnBothKinds(t *testing.T) {
 			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(2))
 			s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 		}), "rollout preview asts/db --image app=repo/db:3 --all-batches"},
-		"asts-preview-partition": {newDB(4, dbPartition(2)), "rollout preview asts/db --all-batches"},
+		"asts-preview-partition": {newDB(4, dbPartition), "rollout preview asts/db --all-batches"},
 		"asts-preview-env":       {newDB(6), "rollout preview asts/db --env A=1 -o json"},
 		"ads-preview-image":      {newAgent(5, agentPartition("1")), "rollout preview ads/agent --image app=repo/agent:3"},
 		"ads-preview-batches":    {newAgent(5, agentPartition("1")), "rollout preview ads/agent --image app=repo/agent:3 --all-batches"},
@@ -241,7 +241,7 @@ func TestSteps(t *testing.T) {
 		"canary-word":          {newShop(10).objects(), "rollout canary clone/web some"},
 		"canary-no-share":      {newShop(10).objects(), "rollout canary clone/web"},
 		"promote":              {newShop(3, partition("70%")).objects(), "rollout promote clone/web --to 50%"},
-		"promote-asts-full":    {newDB(4, dbPartition(2), dbPaused), "rollout promote asts/db --full"},
+		"promote-asts-full":    {newDB(4, dbPartition, dbPaused), "rollout promote asts/db --full"},
 		"promote-ads":          {newAgent(3, agentPartition("50%")), "rollout promote ads/agent --to 4"},
 		"promote-ads-selector": {newAgent(3, onZone("a"), agentPartition("50%")), "rollout promote ads/agent --full"},
 		"promote-nothing":      {newShop(10).objects(), "rollout promote clone/web --full"},
@@ -254,7 +254,7 @@ func TestSteps(t *testing.T) {
 		"abort-unasked":        {newShop(3, partition("70%")).objects(), "rollout abort clone/web"},
 		"abort-nothing":        {newShop(10).objects(), "rollout abort clone/web --yes"},
 		"abort-pause":          {newShop(3, partition("70%")).objects(), "rollout abort clone/web --pause-only"},
-		"abort-asts":           {newDB(4, dbPartition(2), dbPaused), "rollout abort asts/db --yes"},
+		"abort-asts":           {newDB(4, dbPartition, dbPaused), "rollout abort asts/db --yes"},
 		"abort-ads":            {newAgent(3, agentPartition("50%")), "rollout abort ads/agent --yes"},
 		"retry":                {aborted().objects(), "rollout retry clone/web --to 10%"},
 		"retry-nothing":        {newShop(10).objects(), "rollout retry clone/web --to 10%"},
