@@ -123,6 +123,14 @@ func onZone(zone string) func(*v1beta1.DaemonSet) {
 	}
 }
 
+// elsewhere moves objects to namespace other.
+func elsewhere(objects []client.Object) []client.Object {
+	for _, o := range objects {
+		o.SetNamespace("other")
+	}
+	return objects
+}
+
 // broken lets the first Pod of objects be not ready.
 func broken(objects []client.Object) []client.Object {
 	for _, o := range objects {
@@ -150,6 +158,7 @@ func TestCommandsOnBothKinds(t *testing.T) {
 		"asts-status-partition-json": {newDB(4, dbPartition(2)), "rollout status asts/db -o json"},
 		"asts-status-paused":         {newDB(2, dbPaused), "rollout status advancedstatefulset/db"},
 		"asts-status-by-sts":         {newDB(6), "rollout status sts/db"},
+		"asts-status-everywhere":     {append(newDB(6), elsewhere(newDB(4))...), "rollout status asts -A --check"},
 		"asts-status-all":            {newDB(6), "rollout status asts --all --check"},
 		"asts-history":               {newDB(4), "rollout history asts/db -o wide"},
 		"asts-undo":                  {newDB(6), "rollout undo asts/db"},

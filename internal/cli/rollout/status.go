@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -265,14 +266,24 @@ func (o *statusOptions) question() verdict.Question {
 
 func (o *statusOptions) summary(ends []end) error {
 	t := out.Table{Columns: []out.Column{{Name: "OBJECT"}, {Name: "VERDICT"}, {Name: "UPDATED"}, {Name: "AVAILABLE"}, {Name: "MESSAGE", Drop: 1}}}
+	spread := len(ends) > 0 && slices.ContainsFunc(ends, func(e end) bool { return e.w.Live.GetNamespace() != ends[0].w.Live.GetNamespace() })
+	if spread {
+		t.Columns = append([]out.Column{{Name: "NAMESPACE"}}, t.Columns...)
+	}
+	add := func(e end, cells ...string) {
+		if spread {
+			cells = append([]string{e.w.Live.GetNamespace()}, cells...)
+		}
+		t.Rows = append(t.Rows, cells)
+	}
 	for _, e := range ends {
 		if e.err != nil {
-			t.Rows = append(t.Rows, []string{e.w.String(), "-", "-", "-", firstLineOf(e.err)})
+			add(e, e.w.String(), "-", "-", "-", firstLineOf(e.err))
 			continue
 		}
 		f := e.r.Facts
-		t.Rows = append(t.Rows, []string{e.w.String(), string(e.r.Result.Verdict),
-			fmt.Sprintf("%d/%d", f.Updated, f.Partition.Target), fmt.Sprint(f.UpdatedAvailable), e.r.Result.Message})
+		add(e, e.w.String(), string(e.r.Result.Verdict),
+			fmt.Sprintf("%d/%d", f.Updated, f.Partition.Target), fmt.Sprint(f.UpdatedAvailable), e.r.Result.Message)
 	}
 	fmt.Fprintln(o.f.Out)
 	return t.Print(o.f.Out, o.f.OutStyle(), false)

@@ -32,53 +32,89 @@ func (s suite) refuses(edit func(*v1beta1.StatefulSet)) {
 	})
 }
 
-// 15.1, rows 1 to 7: which templates may grow, and what follows.
-func TestSizesOfClaimTemplates(t *testing.T) {
+var bothPolicies = []v1beta1.PodUpdatePolicyType{v1beta1.RecreatePodUpdatePolicyType, v1beta1.InPlaceIfPossiblePodUpdatePolicyType}
+
+func policy(p v1beta1.PodUpdatePolicyType) func(*v1beta1.StatefulSet) {
+	return func(set *v1beta1.StatefulSet) { rolling(set).PodUpdatePolicy = p }
+}
+
+// grow makes the claim templates of the indexes ask for size, and the Pods have the image.
+func grow(size, image string, templates []int) func(*v1beta1.StatefulSet) {
+	return func(set *v1beta1.StatefulSet) {
+		for _, i := range templates {
+			setSize(set, i, size)
+		}
+		app(set).Image = image
+	}
+}
+
+// 15.1, rows 1, 3 and 5: templates grow, first by themselves, then together with a new image.
+func TestClaimTemplatesThatMayGrow(t *testing.T) {
 	t.Parallel()
 	rows := map[string]struct {
 		classes []string
-		grow    []int    // indexes of templates that are to have 2Gi
-		sizes   []string // of the templates in the end; none if the change is refused
+		grow    []int
+		sizes   func(grown string) []string // of the templates
 	}{
-		"1 one template that may grow":                     {[]string{expandable}, []int{0}, []string{"2Gi"}},
-		"2 one template that may not":                      {[]string{fixed}, []int{0}, nil},
-		"3 two templates that may grow":                    {[]string{expandable, expandable}, []int{0, 1}, []string{"2Gi", "2Gi"}},
-		"4 two templates that may not":                     {[]string{fixed, fixed}, []int{0, 1}, nil},
-		"5 the one that may grow, beside one that may not": {[]string{expandable, fixed}, []int{0}, []string{"2Gi", "1Gi"}},
-		"6 the one that may not grow, beside one that may": {[]string{fixed, expandable}, []int{0}, nil},
-		"7 both, one of which may not grow":                {[]string{fixed, expandable}, []int{0, 1}, nil},
+		"1 one template":            {[]string{expandable}, []int{0}, func(grown string) []string { return []string{grown} }},
+		"3 two templates":           {[]string{expandable, expandable}, []int{0, 1}, func(grown string) []string { return []string{grown, grown} }},
+		"5 beside one that may not": {[]string{expandable, fixed}, []int{0}, func(grown string) []string { return []string{grown, "1Gi"} }},
+	}
+	for label, row := range rows {
+		for _, p := range bothPolicies {
+			t.Run(label+" "+string(p), func(t *testing.T) {
+				t.Parallel()
+				s := newSuite(t)
+				s.Create(web(3, withClaims(row.classes...), policy(p)))
+				s.waitClaims(3, 3)
+				pods := harness.UIDs(s.Pods("web"))
+
+				s.change(grow("2Gi", harness.Nginx1, row.grow))
+				s.waitClaims(3, 3)
+				s.requireSized(row.sizes("2Gi")...)
+				require.Equal(t, pods, harness.UIDs(s.Pods("web")), "sizes alone recreate no Pod")
+
+				s.change(grow("3Gi", harness.Nginx2, row.grow))
+				s.waitComplete(3)
+				s.waitClaims(3, 3)
+				s.requireSized(row.sizes("3Gi")...)
+				require.Equal(t, 3, harness.CountImage(s.Pods("web"), "app", harness.Nginx2))
+				if p == v1beta1.InPlaceIfPossiblePodUpdatePolicyType {
+					require.Equal(t, pods, harness.UIDs(s.Pods("web")), "in place")
+				}
+			})
+		}
+	}
+}
+
+// 15.1, rows 2, 4, 6 and 7: with or without a new image and whatever the policy, nothing else grows.
+func TestClaimTemplatesThatMayNotGrow(t *testing.T) {
+	t.Parallel()
+	rows := map[string]struct {
+		classes []string
+		grow    []int
+	}{
+		"2 one template":        {[]string{fixed}, []int{0}},
+		"4 two templates":       {[]string{fixed, fixed}, []int{0, 1}},
+		"6 beside one that may": {[]string{fixed, expandable}, []int{0}},
+		"7 with one that may":   {[]string{fixed, expandable}, []int{0, 1}},
 	}
 	for label, row := range rows {
 		t.Run(label, func(t *testing.T) {
 			t.Parallel()
-			for _, policy := range []v1beta1.PodUpdatePolicyType{v1beta1.RecreatePodUpdatePolicyType, v1beta1.InPlaceIfPossiblePodUpdatePolicyType} {
+			s := newSuite(t)
+			s.Create(web(3, withClaims(row.classes...)))
+			s.waitClaims(3, 3)
+			for _, p := range bothPolicies {
+				s.change(policy(p))
 				for _, image := range []string{harness.Nginx1, harness.Nginx2} {
-					t.Run(string(policy)+" "+image, func(t *testing.T) {
-						t.Parallel()
-						s := newSuite(t)
-						s.Create(web(3, withClaims(row.classes...), func(set *v1beta1.StatefulSet) { rolling(set).PodUpdatePolicy = policy }))
-						grow := func(set *v1beta1.StatefulSet) {
-							for _, i := range row.grow {
-								setSize(set, i, "2Gi")
-							}
-							app(set).Image = image
-						}
-						if row.sizes == nil {
-							s.refuses(grow)
-							return
-						}
-						s.waitClaims(3, 3)
-						pods := harness.UIDs(s.Pods("web"))
-						s.change(grow)
-						s.waitComplete(3)
-						s.waitClaims(3, 3)
-						s.requireSized(row.sizes...)
-						require.Equal(t, 3, harness.CountImage(s.Pods("web"), "app", image))
-						if recreated := policy == v1beta1.RecreatePodUpdatePolicyType && image != harness.Nginx1; !recreated {
-							require.Equal(t, pods, harness.UIDs(s.Pods("web")), "sizes alone recreate no Pod")
-						}
-					})
+					s.refuses(grow("2Gi", image, row.grow))
 				}
+			}
+			s.waitComplete(3)
+			require.Len(t, s.claims(), 3*len(row.classes))
+			for name, size := range s.capacities() {
+				require.Equal(t, "1Gi", size, "claim %s", name)
 			}
 		})
 	}
@@ -117,10 +153,10 @@ func TestVolumesGrowUnderSpecifiedDeletion(t *testing.T) {
 }
 
 // grownByOne is a set of three Pods of which the last one has a new image and a volume of 2Gi.
-func grownByOne(t *testing.T, policy v1beta1.PodUpdatePolicyType) suite {
+func grownByOne(t *testing.T, p v1beta1.PodUpdatePolicyType) suite {
 	t.Helper()
 	s := newSuite(t)
-	s.Create(web(3, withClaims(expandable), func(set *v1beta1.StatefulSet) { rolling(set).PodUpdatePolicy = policy }))
+	s.Create(web(3, withClaims(expandable), policy(p)))
 	s.waitComplete(3)
 	s.waitClaims(3, 3)
 	s.change(func(set *v1beta1.StatefulSet) {
@@ -148,10 +184,10 @@ func back(set *v1beta1.StatefulSet) {
 // forBothPolicies runs a scenario that starts with grownByOne.
 func forBothPolicies(t *testing.T, scenario func(suite)) {
 	t.Parallel()
-	for _, policy := range []v1beta1.PodUpdatePolicyType{v1beta1.RecreatePodUpdatePolicyType, v1beta1.InPlaceIfPossiblePodUpdatePolicyType} {
-		t.Run(string(policy), func(t *testing.T) {
+	for _, p := range bothPolicies {
+		t.Run(string(p), func(t *testing.T) {
 			t.Parallel()
-			scenario(grownByOne(t, policy))
+			scenario(grownByOne(t, p))
 		})
 	}
 }

@@ -29,18 +29,19 @@ const (
 // withClaims gives every Pod one claim of 1Gi per class, named data0, data1 and so on, which grow with the rolling update.
 func withClaims(classes ...string) func(*v1beta1.StatefulSet) {
 	return func(set *v1beta1.StatefulSet) {
+		app(set).ReadinessProbe = nil // none of these tests makes a Pod unready
 		set.Spec.VolumeClaimUpdateStrategy.Type = v1beta1.OnPodRollingUpdateVolumeClaimUpdateStrategyType
 		for i, class := range classes {
-			name := fmt.Sprintf("data%d", i)
+			data := fmt.Sprintf("data%d", i)
 			set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, corev1.PersistentVolumeClaim{
-				ObjectMeta: metav1.ObjectMeta{Name: name},
+				ObjectMeta: metav1.ObjectMeta{Name: data},
 				Spec: corev1.PersistentVolumeClaimSpec{
 					AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 					StorageClassName: &class,
 					Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 				},
 			})
-			app(set).VolumeMounts = append(app(set).VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/" + name})
+			app(set).VolumeMounts = append(app(set).VolumeMounts, corev1.VolumeMount{Name: data, MountPath: "/" + data})
 		}
 	}
 }
