@@ -34,6 +34,7 @@ import (
 // namespace of its own.
 var (
 	testClient client.Client
+	testWatch  client.WithWatch
 	writes     = &writeLog{}
 )
 
@@ -90,6 +91,9 @@ func run(m *testing.M) int {
 func start(ctx context.Context, running *sync.WaitGroup, cfg *rest.Config) error {
 	var err error
 	if testClient, err = client.New(cfg, client.Options{Scheme: apitest.Scheme()}); err != nil {
+		return err
+	}
+	if testWatch, err = client.NewWithWatch(cfg, client.Options{Scheme: apitest.Scheme()}); err != nil {
 		return err
 	}
 	// The API server asks the node whether a resize can be done.

@@ -68,22 +68,36 @@ func TestPodsThatAreOnTheirWayAndNotWantedThereAnyMore(t *testing.T) {
 }
 
 // A step that is right only because its Pod was unavailable says so.
-func TestFreeStepsAreThoseOfUnavailablePods(t *testing.T) {
-	web := fixture.CloneSet("web").Policy(v1beta1.InPlaceIfPossiblePodUpdatePolicyType).Replicas(3).MaxUnavailable("2")
-	down := func(n string) fixture.PodBuilder { return fixture.PodOf(web, n).NotReady(fixture.Created) }
-	for _, s := range Decide(situationOf(web, web.Image("app:2"), down("a"), fixture.PodOf(web, "b"), fixture.PodOf(web, "c")), now).Update {
-		if s.Free != (s.Pod == "a") {
-			t.Errorf("%s: %+v", s.Pod, s)
+func TestFreeStepsAreThoseOfUnavailablePodsBeyondTheLimit(t *testing.T) {
+	web := fixture.CloneSet("web").Policy(v1beta1.InPlaceIfPossiblePodUpdatePolicyType).Replicas(3).MaxUnavailable("1")
+	up := func(n string) fixture.PodBuilder { return fixture.PodOf(web, n) }
+	down := func(n string) fixture.PodBuilder { return up(n).NotReady(fixture.Created) }
+	free := func(steps []Step) (names string) {
+		for _, s := range steps {
+			if s.Free {
+				names += s.Pod
+			}
 		}
+		return names
 	}
-	for _, s := range Decide(situationOf(web, web, down("a").SpecifiedDelete(), fixture.PodOf(web, "b").SpecifiedDelete(), fixture.PodOf(web, "c")), now).Scale {
-		if s.Free != (s.Pod == "a") {
-			t.Errorf("%s: %+v", s.Pod, s)
-		}
+	cases := map[string]struct {
+		snapshot Snapshot
+		want     string
+	}{
+		"an update beyond the limit":     {situationOf(web, web.Image("app:2"), down("a"), down("b"), up("c")), "a"},
+		"an update within the limit":     {situationOf(web, web.Image("app:2"), down("a"), up("b"), up("c")), ""},
+		"a mark takes nothing away":      {situationOf(web, web.Env("A", "1"), down("a"), down("b"), up("c")), ""},
+		"deletions beyond the limit":     {situationOf(web, web, down("a").SpecifiedDelete(), down("b").SpecifiedDelete(), up("c")), "ab"},
+		"deletions within the limit":     {situationOf(web, web, down("a").SpecifiedDelete(), up("b"), up("c")), ""},
+		"all may go":                     {situationOf(web, web.Replicas(0), down("a"), down("b"), up("c")), ""},
+		"a surplus while too few are up": {situationOf(web, web, down("a"), down("b"), down("c"), up("d")), "a"},
 	}
-	for _, s := range Decide(situationOf(web, web.Env("A", "1"), down("a")), now).Update {
-		if s.Free {
-			t.Errorf("a mark takes nothing out of service: %+v", s)
-		}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			plan := Decide(tc.snapshot, now)
+			if got := free(plan.Update) + free(plan.Scale); got != tc.want {
+				t.Errorf("free are %q, want %q: %v", got, tc.want, plan)
+			}
+		})
 	}
 }
