@@ -257,6 +257,7 @@ func TestSetThatIsBeingDeletedIsLeftAlone(t *testing.T) {
 	if err := testClient.Delete(t.Context(), s.get()); err != nil {
 		t.Fatal(err)
 	}
+	s.status("the deletion", func(v1beta1.StatefulSetStatus) bool { return true }) // it made a generation
 	s.deletePod(1)
 	s.status("one Pod", func(st v1beta1.StatefulSetStatus) bool { return st.Replicas == 1 })
 	s.wait("0", nil)
