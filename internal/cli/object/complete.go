@@ -59,7 +59,7 @@ func completionContext(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // ListNames lists the names of objects of kinds, each with a prefix.
-func ListNames(ctx context.Context, f *factory.Factory, kinds []*target.Kind, prefix string) []string { //nolint:contextcheck // completion may run without a context
+func ListNames(ctx context.Context, f *factory.Factory, kinds []*target.Kind, prefix string) []string {
 	ctx, cancel := completionContext(ctx)
 	defer cancel()
 	c, err := f.Client()
