@@ -46,12 +46,21 @@ func Complete(f *factory.Factory, kinds []*target.Kind) cobra.CompletionFunc {
 	}
 }
 
-// ListNames lists the names of objects of kinds, each with a prefix.
-func ListNames(ctx context.Context, f *factory.Factory, kinds []*target.Kind, prefix string) []string { //nolint:contextcheck // completion may run without a context
+// CompletionContext bounds a lookup while the user waits for TAB.
+func CompletionContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return completionContext(cmd.Context())
+}
+
+func completionContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx == nil { // completion runs without one
 		ctx = context.Background()
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	return context.WithTimeout(ctx, completionTime)
+}
+
+// ListNames lists the names of objects of kinds, each with a prefix.
+func ListNames(ctx context.Context, f *factory.Factory, kinds []*target.Kind, prefix string) []string {
+	ctx, cancel := completionContext(ctx)
 	defer cancel()
 	c, err := f.Client()
 	if err != nil {

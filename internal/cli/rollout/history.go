@@ -266,11 +266,7 @@ func templateYAML(r adapter.Revision) (string, error) {
 func completeRevisions(f *factory.Factory) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		quiet := cobra.ShellCompDirectiveNoFileComp
-		ctx := cmd.Context()
-		if ctx == nil {
-			ctx = context.Background()
-		}
-		ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
+		ctx, cancel := object.CompletionContext(cmd)
 		defer cancel()
 		v := verb("rollout history", false, adapter.Kinds())
 		names, err := object.Names(f, v, args, nil)

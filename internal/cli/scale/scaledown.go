@@ -77,7 +77,16 @@ func newScaledown(f *factory.Factory) *cobra.Command {
 	fs.DurationVar(&o.timeout, "timeout", 0, "longest wait; 0 is without limit")
 	out.Group(fs, "Wait", "wait", "timeout")
 	o.output.AddTo(fs, "name")
+	_ = cmd.RegisterFlagCompletionFunc("pods", completePods(f))
 	return cmd
+}
+
+// typedName gives a bare name the type that it means.
+func typedName(args []string) []string {
+	if len(args) == 1 && !strings.Contains(args[0], "/") && len(target.Lookup(args[0])) == 0 {
+		return []string{target.CloneSet.Singular + "/" + args[0]}
+	}
+	return args
 }
 
 // names are the Pods of --pods: blanks trimmed, empty ones dropped, each once.
@@ -110,10 +119,7 @@ func (o *scaledownOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(args) == 1 && !strings.Contains(args[0], "/") && len(target.Lookup(args[0])) == 0 {
-		args = []string{target.CloneSet.Singular + "/" + args[0]}
-	}
-	names, err := object.Names(o.f, v, args, nil)
+	names, err := object.Names(o.f, v, typedName(args), nil)
 	if err != nil {
 		return err
 	}
