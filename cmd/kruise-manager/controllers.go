@@ -47,7 +47,7 @@ func (w wiring) controllers() []entry {
 		{name: "cloneset", kind: "CloneSet", add: func(mgr ctrl.Manager) error {
 			return cloneset.Add(mgr, cloneset.Options{
 				Workers: *o.workers["cloneset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
-				ExpectationTimeout: o.expectationTimeout, ExcludePreparingDelete: o.excludePreparing,
+				ExpectationTimeout: o.expectationTimeout, ExcludePreparingDelete: o.excludePreparing, CopyLists: o.deepCopyLists,
 			})
 		}},
 		{name: "statefulset", kind: "StatefulSet", add: func(mgr ctrl.Manager) error {

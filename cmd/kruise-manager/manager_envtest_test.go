@@ -59,6 +59,7 @@ func TestManager(t *testing.T) {
 	t.Run("protects from deletion", func(t *testing.T) { testProtection(t, c, m) })
 	t.Run("initialises the readiness gate", func(t *testing.T) { testReadinessGate(t, c) })
 	t.Run("makes Pods of a CloneSet", func(t *testing.T) { testPods(t, c) })
+	t.Run("makes Pods of a StatefulSet", func(t *testing.T) { testStatefulSet(t, c) })
 	t.Run("makes NodeImages of Nodes", func(t *testing.T) { testNodeImage(t, c) })
 	t.Run("lists what it serves", func(t *testing.T) { testConfigurations(t, c, m) })
 	t.Run("answers on its ports", func(t *testing.T) { testPorts(t, c, m) })

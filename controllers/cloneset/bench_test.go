@@ -136,12 +136,16 @@ func newBench(tb testing.TB, pods int) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	podsOf, err := owned.CachedPods(tb.Context(), c, cl)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	clock := clocktesting.NewFakePassiveClock(fixture.Created.Add(time.Hour))
 	writer := owned.Writer{Client: cl, Tracker: expectation.NewTracker(clock, time.Minute, nil)}
 	return &bench{
 		Reconciler: &Reconciler{
 			client: cl, live: cl, scheme: apitest.Scheme(), events: record.NewFakeRecorder(100), clock: clock,
-			writer: writer, history: history.Store{Writer: writer, Live: cl},
+			podsOf: podsOf, writer: writer, history: history.Store{Writer: writer, Live: cl},
 			pods: &podupdate.Updater{Client: cl, Live: cl, Clock: clock}, parallel: 32,
 		},
 		calls: counted, key: client.ObjectKeyFromObject(set),

@@ -57,6 +57,9 @@ type Options struct {
 	// ExcludePreparingDelete keeps Pods in PreparingDelete out of the replica count of
 	// every CloneSet (--cloneset-scaling-exclude-preparing-delete).
 	ExcludePreparingDelete bool
+	// CopyLists lists Pods by way of the manager's client, which then copies them
+	// (--disable-no-deepcopy).
+	CopyLists bool
 	// ServerVersion is the gitVersion of the API server; asked for when empty.
 	ServerVersion string
 	// NewID makes the random part of Pod names: 5 characters.
@@ -125,6 +128,12 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
+	podsOf := owned.ListPods(mgr.GetClient())
+	if !o.CopyLists {
+		if podsOf, err = owned.CachedPods(context.Background(), mgr.GetCache(), mgr.GetClient()); err != nil {
+			return err
+		}
+	}
 	gates := o.Features
 	r := &Reconciler{
 		client:   mgr.GetClient(),
@@ -133,6 +142,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		events:   recorder,
 		clock:    o.Clock,
 		writer:   writer,
+		podsOf:   podsOf,
 		history:  history.Store{Writer: writer, Live: mgr.GetAPIReader()},
 		pods:     &podupdate.Updater{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: o.Clock},
 		parallel: o.Parallel,

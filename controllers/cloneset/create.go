@@ -33,25 +33,26 @@ func (r *Reconciler) create(ctx context.Context, o *overlay, c plan.Creation) er
 	if total == 0 {
 		return nil
 	}
-	templates := map[*appsv1.ControllerRevision]*corev1.PodTemplateSpec{}
+	makings := map[*appsv1.ControllerRevision]making{}
 	for _, rev := range []*appsv1.ControllerRevision{o.snap.Current, o.snap.Update} {
-		template, err := revision.Template(rev)
+		m, err := makingOf(o.snap.Set, rev)
 		if err != nil {
 			return err
 		}
-		templates[rev] = template
+		makings[rev] = m
 	}
 	ids := r.instanceIDs(o.snap, c.IDs, total)
-	pods := make([]*corev1.Pod, total)
+	pods, claims := make([]*corev1.Pod, total), make([][]*corev1.PersistentVolumeClaim, total)
 	for i := range pods {
 		rev := o.snap.Update
 		if i < c.Current {
 			rev = o.snap.Current
 		}
-		pods[i] = newPod(o.snap, templates[rev], rev, ids[i], r.clock.Now())
+		pods[i] = newPod(o.snap, makings[rev], rev, ids[i], r.clock.Now())
+		claims[i] = newClaims(o.snap, makings[rev], ids[i])
 	}
 	err := errors.Join(slowstart.Run(total, r.parallel, slowstart.StopAtFirst, func(i int) error {
-		return r.createPod(ctx, o, pods[i], ids[i])
+		return r.createPod(ctx, o, pods[i], claims[i])
 	})...)
 	if owned.NamespaceEnds(err) {
 		log.FromContext(ctx).V(1).Info("The namespace is being deleted, no Pod is created", "cloneSet", klog.KObj(o.snap.Set))
@@ -81,8 +82,8 @@ func (r *Reconciler) instanceIDs(snap *snapshot, ids []string, total int) []stri
 }
 
 // createPod makes the claims of the Pod, then the Pod.
-func (r *Reconciler) createPod(ctx context.Context, o *overlay, pod *corev1.Pod, id string) error {
-	for _, claim := range newClaims(o.snap, id) {
+func (r *Reconciler) createPod(ctx context.Context, o *overlay, pod *corev1.Pod, claims []*corev1.PersistentVolumeClaim) error {
+	for _, claim := range claims {
 		if slices.ContainsFunc(o.snap.Claims, func(c *corev1.PersistentVolumeClaim) bool { return c.Name == claim.Name }) {
 			continue
 		}
@@ -104,12 +105,57 @@ func (r *Reconciler) createPod(ctx context.Context, o *overlay, pod *corev1.Pod,
 	return nil
 }
 
+// making is what Pods of one revision are made of.
+type making struct {
+	template *corev1.PodTemplateSpec
+	claims   []corev1.PersistentVolumeClaim
+}
+
+// makingOf takes the claim templates of the present spec, which are no part of a revision.
+// One that the revision's containers mount and the spec has no more comes from the revision:
+// in OpenKruise such Pods fail validation for ever.
+func makingOf(set *v1beta1.CloneSet, rev *appsv1.ControllerRevision) (making, error) {
+	template, err := revision.Template(rev)
+	if err != nil {
+		return making{}, err
+	}
+	m := making{template: template, claims: slices.Clip(set.Spec.VolumeClaimTemplates)}
+	has := map[string]bool{}
+	for _, v := range template.Spec.Volumes {
+		has[v.Name] = true
+	}
+	for _, c := range m.claims {
+		has[c.Name] = true
+	}
+	missing := map[string]bool{}
+	for _, list := range [][]corev1.Container{template.Spec.InitContainers, template.Spec.Containers} {
+		for _, c := range list {
+			for _, v := range c.VolumeMounts {
+				missing[v.Name] = !has[v.Name]
+			}
+			for _, v := range c.VolumeDevices {
+				missing[v.Name] = !has[v.Name]
+			}
+		}
+	}
+	stored, err := revision.ClaimTemplates(rev)
+	if err != nil {
+		return making{}, err
+	}
+	for _, c := range stored {
+		if missing[c.Name] {
+			m.claims = append(m.claims, c)
+		}
+	}
+	return m, nil
+}
+
 // newClaims are the claims of the Pod with this instance id.
-func newClaims(snap *snapshot, id string) []*corev1.PersistentVolumeClaim {
+func newClaims(snap *snapshot, m making, id string) []*corev1.PersistentVolumeClaim {
 	set := snap.Set
 	var out []*corev1.PersistentVolumeClaim
-	for i := range set.Spec.VolumeClaimTemplates {
-		template := &set.Spec.VolumeClaimTemplates[i]
+	for i := range m.claims {
+		template := &m.claims[i]
 		labels := map[string]string{}
 		maps.Copy(labels, template.Labels)
 		maps.Copy(labels, set.Spec.Selector.MatchLabels)
@@ -135,9 +181,9 @@ func ownerRef(set *v1beta1.CloneSet) metav1.OwnerReference {
 }
 
 // newPod is the Pod of a revision (cloneset.md 10.3), as it is sent to the API server.
-func newPod(snap *snapshot, template *corev1.PodTemplateSpec, rev *appsv1.ControllerRevision, id string, now time.Time) *corev1.Pod {
+func newPod(snap *snapshot, m making, rev *appsv1.ControllerRevision, id string, now time.Time) *corev1.Pod {
 	set := snap.Set
-	template = template.DeepCopy()
+	template := m.template.DeepCopy()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            set.Name + "-" + id,
@@ -157,12 +203,12 @@ func newPod(snap *snapshot, template *corev1.PodTemplateSpec, rev *appsv1.Contro
 	if !slices.Contains(pod.Spec.ReadinessGates, gate) {
 		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, gate)
 	}
-	for i := range set.Spec.VolumeClaimTemplates {
-		name := set.Spec.VolumeClaimTemplates[i].Name
+	for i := range m.claims {
+		name := m.claims[i].Name
 		pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 	}
-	for i := range set.Spec.VolumeClaimTemplates {
-		name := set.Spec.VolumeClaimTemplates[i].Name
+	for i := range m.claims {
+		name := m.claims[i].Name
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
 			Name: name,
 			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{

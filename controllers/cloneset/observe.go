@@ -90,12 +90,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*sn
 func (r *Reconciler) list(ctx context.Context, set *v1beta1.CloneSet, selector labels.Selector) (belongings, error) {
 	var o belongings
 	byOwner := owned.By(set.UID)
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(set.Namespace), byOwner, client.UnsafeDisableDeepCopy); err != nil {
-		return o, fmt.Errorf("listing Pods: %w", err)
-	}
-	for i := range pods.Items {
-		o.pods = append(o.pods, &pods.Items[i])
+	var err error
+	if o.pods, err = r.podsOf(ctx, set.Namespace, set.UID); err != nil {
+		return o, err
 	}
 	var claims corev1.PersistentVolumeClaimList
 	if err := r.client.List(ctx, &claims, client.InNamespace(set.Namespace), byOwner, client.UnsafeDisableDeepCopy); err != nil {

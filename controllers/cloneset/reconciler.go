@@ -33,6 +33,7 @@ type Reconciler struct {
 	clock   clock.PassiveClock
 	writer  owned.Writer
 	history history.Store
+	podsOf  owned.Pods
 	pods    *podupdate.Updater
 
 	parallel    int

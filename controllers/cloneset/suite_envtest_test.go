@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +34,7 @@ import (
 // namespace of its own.
 var (
 	testClient client.Client
+	testWatch  client.WithWatch
 	writes     = &writeLog{}
 )
 
@@ -89,6 +91,15 @@ func run(m *testing.M) int {
 func start(ctx context.Context, running *sync.WaitGroup, cfg *rest.Config) error {
 	var err error
 	if testClient, err = client.New(cfg, client.Options{Scheme: apitest.Scheme()}); err != nil {
+		return err
+	}
+	if testWatch, err = client.NewWithWatch(cfg, client.Options{Scheme: apitest.Scheme()}); err != nil {
+		return err
+	}
+	// The API server asks the node whether a resize can be done.
+	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1000Gi"), corev1.ResourcePods: resource.MustParse("1000")}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}, Status: corev1.NodeStatus{Capacity: room, Allocatable: room}}
+	if err := testClient.Create(ctx, node); err != nil {
 		return err
 	}
 	counted := rest.CopyConfig(cfg)

@@ -58,7 +58,9 @@ func TestNewPodAndClaims(t *testing.T) {
 	set, rev := b.Obj(), fixture.Revision(b, 1)
 	snap := &snapshot{Snapshot: plan.Snapshot{Set: set, Update: rev, Current: rev, Gates: plan.Gates{ShortHash: true}}}
 	before := set.DeepCopy()
-	pod := newPod(snap, &set.Spec.Template, rev, "abcde", fixture.Created)
+	made, err := makingOf(set, rev)
+	assert.NoError(t, err)
+	pod := newPod(snap, made, rev, "abcde", fixture.Created)
 	text, err := yaml.Marshal(pod)
 	assert.NoError(t, err)
 	hash := rev.Labels["controller.kubernetes.io/hash"]
@@ -106,10 +108,36 @@ status: {}
 	assert.Empty(t, cmp.Diff(want, string(text)))
 	assert.Empty(t, cmp.Diff(before, set), "the set is only read")
 
-	claims := newClaims(snap, "abcde")
+	claims := newClaims(snap, made, "abcde")
 	assert.Equal(t, "logs-web-abcde", claims[0].Name)
 	assert.Equal(t, map[string]string{"app": "web", "apps.kruise.io/cloneset-instance-id": "abcde", "disk": "slow"}, claims[0].Labels)
 	assert.Equal(t, "CloneSet", claims[0].OwnerReferences[0].Kind)
+}
+
+// A claim template that was removed is still there for Pods of the revision that mounts it.
+func TestRemovedClaimTemplatesAreThoseOfTheRevision(t *testing.T) {
+	mount := func(names ...string) func(*v1beta1.CloneSet) {
+		return func(c *v1beta1.CloneSet) {
+			for _, n := range names {
+				c.Spec.Template.Spec.Containers[0].VolumeMounts = append(c.Spec.Template.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: n, MountPath: "/" + n})
+			}
+		}
+	}
+	before := fixture.CloneSet("web").Claim("logs", "1Gi").Claim("data", "1Gi").Claim("idle", "1Gi").With(mount("logs", "data"))
+	after := fixture.CloneSet("web").Claim("data", "2Gi").Obj()
+	made, err := makingOf(after, fixture.Revision(before, 1))
+	assert.NoError(t, err)
+	var got []string
+	for _, c := range made.claims {
+		got = append(got, c.Name+" "+c.Spec.Resources.Requests.Storage().String())
+	}
+	assert.Equal(t, []string{"data 2Gi", "logs 1Gi"}, got, "what is not mounted is not made")
+	assert.Len(t, after.Spec.VolumeClaimTemplates, 1, "the set is only read")
+
+	broken := fixture.Revision(before, 1)
+	broken.Annotations["apps.kruise.io/cloneset-volumeclaimtemplates"] = "{"
+	_, err = makingOf(after, broken)
+	assert.Error(t, err)
 }
 
 func TestInstanceIDsAreFreeSortedAndUnique(t *testing.T) {

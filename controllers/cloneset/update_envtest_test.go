@@ -175,16 +175,35 @@ func TestInPlaceUpdateHookWithMarkAndRollback(t *testing.T) {
 	s.updatedAvailable(1)
 }
 
+// D1
 func TestOnDeleteUpdatesOnlyWhatIsDeleted(t *testing.T) {
-	s := create(t, web().Replicas(3).OnDelete())
-	s.updatedAvailable(3)
+	s := create(t, web().Replicas(5).OnDelete().ProgressDeadlineSeconds(600))
+	s.updatedAvailable(5)
 	s.image("app:2")
+	s.progressing()
 	s.updatedAvailable(0)
-	pod := s.pods()[0]
-	if err := testClient.Delete(t.Context(), &pod); err != nil {
-		t.Fatal(err)
+	remove := func(pods ...corev1.Pod) {
+		t.Helper()
+		for _, p := range pods {
+			if err := testClient.Delete(t.Context(), &p); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	s.updatedAvailable(1)
+	remove(s.pods()[:2]...)
+	s.updatedAvailable(2)
+	replicas := func(n int32) { t.Helper(); s.change(func(c *v1beta1.CloneSet) { c.Spec.Replicas = &n }) }
+	replicas(3) // old ones go first
+	s.updatedAvailable(2)
+	replicas(5)
+	s.updatedAvailable(4)
+	for _, p := range s.pods() {
+		if p.Spec.Containers[0].Image == "app:1" {
+			remove(p)
+		}
+	}
+	s.updatedAvailable(5)
+	s.available()
 }
 
 func TestImagesArePulledBeforehand(t *testing.T) {

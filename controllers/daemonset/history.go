@@ -38,7 +38,7 @@ func (r *Reconciler) syncHistory(ctx context.Context, snap *snapshot, stored []*
 	if err != nil {
 		return fmt.Errorf("storing ControllerRevision %s: %w", found.Update.Name, err)
 	}
-	snap.Update = update
+	snap.Update, snap.duplicates = update, found.Duplicates
 	snap.Revisions = []*appsv1.ControllerRevision{update}
 	for _, s := range stored {
 		if s.Name != update.Name {
@@ -85,14 +85,12 @@ func (r *Reconciler) createRevision(ctx context.Context, snap *snapshot, candida
 // deletes that revision: an earlier release may have stored a template twice. It returns
 // how long to wait when something was written.
 func (r *Reconciler) relabel(ctx context.Context, snap *snapshot) (time.Duration, error) {
+	if len(snap.duplicates) == 0 {
+		return 0, nil
+	}
 	hash := snap.Hash()
-	wrote := false
 	var errs []error
-	for _, dup := range snap.Revisions {
-		if dup.Name == snap.Update.Name || !revision.SameDaemonSetTemplate(dup, snap.Update) {
-			continue
-		}
-		wrote = true
+	for _, dup := range snap.duplicates {
 		moved := true
 		for _, p := range snap.Pods {
 			if p.DeletionTimestamp != nil || !revision.SameRevision(p.Labels[appsv1.ControllerRevisionHashLabelKey], revision.DaemonSetHashOf(dup)) {
@@ -108,9 +106,6 @@ func (r *Reconciler) relabel(ctx context.Context, snap *snapshot) (time.Duration
 		if moved {
 			errs = append(errs, r.deleteRevision(ctx, snap, dup))
 		}
-	}
-	if !wrote {
-		return 0, nil
 	}
 	return expectation.ProbeAfter, errors.Join(errs...) // the events of these writes come first
 }

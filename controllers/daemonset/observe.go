@@ -33,6 +33,8 @@ type snapshot struct {
 	key types.NamespacedName
 	// pods are Snapshot.Pods by name.
 	pods map[string]*corev1.Pod
+	// duplicates are stored revisions with the template of Update.
+	duplicates []*appsv1.ControllerRevision
 	// before is the set as it was read, to compare the new status with.
 	before *v1beta1.DaemonSet
 }

@@ -178,7 +178,9 @@ func TestExpansion(t *testing.T) {
 				}
 			}
 			s.event("SuccessfulResize", "resize Claim data-db-2 Pod db-2 in StatefulSet db success")
-			s.change(size("3Gi"), image("app:2"))
+			s.change(size("3Gi"), image("app:2"), func(o *v1beta1.StatefulSet) { // a limit is for new claims
+				o.Spec.VolumeClaimTemplates[0].Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("9Gi")}
+			})
 			s.settled(3)
 			s.compatible(3)
 			s.wait("0=app:2 1=app:2 2=app:2", byImage)

@@ -126,6 +126,7 @@ func (r *Reconciler) changeClaim(ctx context.Context, o *overlay, s plan.ClaimSt
 	}
 	next := base.DeepCopy()
 	s.Apply(next, o.snap.Set, o.pods[s.Pod])
+	next.Spec.Resources.Limits = base.Spec.Resources.Limits // the API server lets only requests change
 	err := r.client.Patch(ctx, next, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 	settled := err == nil || !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
 	if s.Do == plan.ExpandClaim && settled {

@@ -262,6 +262,7 @@ func TestFailuresOfExpansion(t *testing.T) {
 	b.events()
 	b.change(func(s *v1beta1.StatefulSet) {
 		s.Spec.VolumeClaimTemplates = sized("2Gi").Spec.VolumeClaimTemplates
+		s.Spec.VolumeClaimTemplates[0].Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
 	})
 	b.refuse = refusing("patch PersistentVolumeClaim", quota)
 	_, _, err := b.pass("shop", "db")
@@ -278,6 +279,7 @@ func TestFailuresOfExpansion(t *testing.T) {
 	require.NoError(t, b.api.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "data-db-0"}, claim))
 	assert.Equal(t, "db", claim.Annotations["apps.kruise.io/owned-by-asts"])
 	assert.Equal(t, "2Gi", claim.Spec.Resources.Requests.Storage().String())
+	assert.Empty(t, claim.Spec.Resources.Limits, "the API server lets only requests change")
 
 	// What nobody can do is said once, not at every pass.
 	b.change(func(s *v1beta1.StatefulSet) {

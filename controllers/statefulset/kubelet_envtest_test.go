@@ -62,7 +62,7 @@ func (k *kubelet) run(ctx context.Context) {
 func (k *kubelet) sync(ctx context.Context, pod *corev1.Pod) {
 	switch {
 	case pod.DeletionTimestamp != nil:
-		_ = k.client.Delete(ctx, pod, client.GracePeriodSeconds(0))
+		_ = k.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 	case pod.Annotations[unboundAnnotation] != "":
 	case pod.Spec.NodeName == "":
 		_ = k.client.SubResource("binding").Create(ctx, pod, &corev1.Binding{

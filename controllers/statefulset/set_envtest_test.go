@@ -220,6 +220,15 @@ func (s *set) wait(want string, of func(corev1.Pod) string) {
 
 func byImage(p corev1.Pod) string { return p.Spec.Containers[0].Image }
 
+// byAll shows what a test that fails needs to tell.
+func byAll(p corev1.Pod) string {
+	ready := "unready"
+	if plan.IsReady(&p) {
+		ready = "ready"
+	}
+	return fmt.Sprintf("%s(%s %s %s annotations %v deletion %v)", byImage(p), p.UID, byState(p), ready, p.Annotations, p.DeletionTimestamp)
+}
+
 func byState(p corev1.Pod) string { return p.Labels[v1beta1.LifecycleStateLabel] }
 
 func (s *set) uids() map[string]types.UID {
@@ -258,7 +267,7 @@ func (s *set) status(what string, check func(v1beta1.StatefulSetStatus) bool) v1
 		if o.Status.ObservedGeneration == o.Generation && check(o.Status) {
 			return nil
 		}
-		return fmt.Errorf("waiting for %s: generation %d, status %+v, Pods %s", what, o.Generation, o.Status, s.names(byImage))
+		return fmt.Errorf("waiting for %s: generation %d, status %+v, Pods %s", what, o.Generation, o.Status, s.names(byAll))
 	})
 	return got
 }

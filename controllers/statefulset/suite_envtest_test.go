@@ -6,6 +6,7 @@ package statefulset
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -46,6 +47,12 @@ func TestMain(m *testing.M) {
 			err = syscall.Exec(exe, os.Args, os.Environ())
 		}
 		fmt.Fprintln(os.Stderr, "running with the cache mutation detector:", err)
+		os.Exit(1)
+	}
+	flag.Parse()
+	// Tests wait most of the time, so more of them run at once than there are processors.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(run(m))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -230,6 +231,29 @@ func TestClaimEventsWakeTheirSet(t *testing.T) {
 		})
 		assert.Equal(t, name != "nothing", len(got) > 0, name)
 	}
+}
+
+func TestStorageClassesWakeSetsThatMayWaitForThem(t *testing.T) {
+	grows, stays := sized("1Gi"), bare("web")
+	stays.Spec.VolumeClaimTemplates = grows.Spec.VolumeClaimTemplates
+	reader := fake.NewClientBuilder().WithScheme(apitest.Scheme()).WithObjects(grows, stays).Build()
+	h := watches{sets: reader, gates: plan.Gates{AutoResizePVC: true}}.classes()
+	changed := func(old, now bool) []string {
+		return woken(t, func(ctx context.Context, q queue) {
+			h.Update(ctx, event.TypedUpdateEvent[*storagev1.StorageClass]{ObjectOld: class(old), ObjectNew: class(now)}, q)
+		})
+	}
+	created := func(c *storagev1.StorageClass, initial bool) []string {
+		return woken(t, func(ctx context.Context, q queue) {
+			h.Create(ctx, event.TypedCreateEvent[*storagev1.StorageClass]{Object: c, IsInInitialList: initial}, q)
+		})
+	}
+	assert.Equal(t, []string{"db"}, changed(false, true))
+	assert.Empty(t, changed(true, true))
+	assert.Empty(t, changed(true, false))
+	assert.Equal(t, []string{"db"}, created(class(true), false))
+	assert.Empty(t, created(class(false), false))
+	assert.Empty(t, created(class(true), true), "at the start every set is looked at anyway")
 }
 
 func TestMergeReplacesAndAddsInOrder(t *testing.T) {

@@ -92,7 +92,12 @@ func (w watches) pods() handler.TypedEventHandler[*corev1.Pod, reconcile.Request
 	present := func(ctx context.Context, p *corev1.Pod, q queue) {
 		if key, ok := owned.ControllerOf(p, setKind.GroupKind()); ok {
 			enqueue(q, key)
-		} else if set := w.parent(ctx, p); set != nil && metav1.GetControllerOfNoCopy(p) == nil && p.DeletionTimestamp == nil && selects(set, p) {
+			return
+		}
+		if metav1.GetControllerOfNoCopy(p) != nil || p.DeletionTimestamp != nil {
+			return
+		}
+		if set := w.parent(ctx, p); set != nil && selects(set, p) {
 			enqueue(q, client.ObjectKeyFromObject(set))
 		}
 	}

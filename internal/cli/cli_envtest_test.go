@@ -155,6 +155,9 @@ func TestAgainstARealServer(t *testing.T) {
 		"a user with few permissions gets the sentence": permissionStory(cfg),
 		"image pull makes a job and finds it again":     pullStory,
 		"history and why read":                          readStory,
+		"every command drives a StatefulSet":            statefulSetStory,
+		"every command drives a DaemonSet":              daemonSetStory,
+		"chosen Pods leave with scaledown":              scaledownStory,
 	}
 	for name, story := range cases {
 		t.Run(name, func(t *testing.T) { story(t, at(t)) })
@@ -321,6 +324,7 @@ func permissionStory(cfg *rest.Config) func(*testing.T, *server) {
 // allow gives the user the Role that --explain-rbac printed.
 func (s *server) allow(user, role string) {
 	s.t.Helper()
+	role, _, _ = strings.Cut(role, "---\n") // what is for the whole cluster may be missing
 	r := &rbacv1.Role{}
 	if err := yaml.Unmarshal([]byte(role), r); err != nil {
 		s.t.Fatal(err)

@@ -25,6 +25,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/fixture"
 	"github.com/kruisectl/kruisectl/internal/revision"
+	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 )
 
 func dbSet(image string) fixture.StatefulSetBuilder {
@@ -106,8 +107,8 @@ func newAgent(updated int, change ...func(*v1beta1.DaemonSet)) []client.Object {
 	return objects
 }
 
-func dbPartition(n int32) func(*v1beta1.StatefulSet) {
-	return func(s *v1beta1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Partition = &n }
+func dbPartition(s *v1beta1.StatefulSet) {
+	s.Spec.UpdateStrategy.RollingUpdate.Partition = new(int32(2))
 }
 
 func dbPaused(s *v1beta1.StatefulSet) { s.Spec.UpdateStrategy.RollingUpdate.Paused = true }
@@ -120,6 +121,14 @@ func onZone(zone string) func(*v1beta1.DaemonSet) {
 	return func(d *v1beta1.DaemonSet) {
 		d.Spec.UpdateStrategy.RollingUpdate.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": zone}}
 	}
+}
+
+// elsewhere moves objects to namespace other.
+func elsewhere(objects []client.Object) []client.Object {
+	for _, o := range objects {
+		o.SetNamespace("other")
+	}
+	return objects
 }
 
 // broken lets the first Pod of objects be not ready.
@@ -144,21 +153,22 @@ func TestCommandsOnBothKinds(t *testing.T) {
 		args    string
 	}{
 		"asts-status-complete":       {newDB(6), "rollout status asts/db"},
-		"asts-status-partition":      {newDB(4, dbPartition(2)), "rollout status asts/db"},
-		"asts-status-partition-full": {newDB(4, dbPartition(2)), "rollout status asts/db --full"},
-		"asts-status-partition-json": {newDB(4, dbPartition(2)), "rollout status asts/db -o json"},
+		"asts-status-partition":      {newDB(4, dbPartition), "rollout status asts/db"},
+		"asts-status-partition-full": {newDB(4, dbPartition), "rollout status asts/db --full"},
+		"asts-status-partition-json": {newDB(4, dbPartition), "rollout status asts/db -o json"},
 		"asts-status-paused":         {newDB(2, dbPaused), "rollout status advancedstatefulset/db"},
 		"asts-status-by-sts":         {newDB(6), "rollout status sts/db"},
+		"asts-status-everywhere":     {append(newDB(6), elsewhere(newDB(4))...), "rollout status asts -A --check"},
 		"asts-status-all":            {newDB(6), "rollout status asts --all --check"},
 		"asts-history":               {newDB(4), "rollout history asts/db -o wide"},
 		"asts-undo":                  {newDB(6), "rollout undo asts/db"},
-		"asts-undo-canary":           {newDB(4, dbPartition(2)), "rollout undo asts/db"},
+		"asts-undo-canary":           {newDB(4, dbPartition), "rollout undo asts/db"},
 		"asts-pause":                 {newDB(4), "rollout pause asts/db"},
 		"asts-resume":                {newDB(4, dbPaused), "rollout resume asts/db"},
 		"asts-partition-percent":     {newDB(4), "rollout partition asts/db 50%"},
 		"asts-partition-updated":     {newDB(4), "rollout partition asts/db --updated 2"},
 		"asts-set-image":             {newDB(6), "set image asts/db app=repo/db:3"},
-		"asts-why":                   {newDB(4, dbPartition(2)), "why asts/db"},
+		"asts-why":                   {newDB(4, dbPartition), "why asts/db"},
 		"asts-scale":                 {newDB(6), "scale asts/db --replicas 5"},
 		"asts-scaledown":             {newDB(6), "scaledown asts/db --pods db-1"},
 		"asts-scaledown-reserve":     {newDB(6), "scaledown asts/db --pods db-1,db-4 --reserve --yes"},
@@ -186,7 +196,7 @@ func TestCommandsOnBothKinds(t *testing.T) {
 			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(2))
 			s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 		}), "rollout preview asts/db --image app=repo/db:3 --all-batches"},
-		"asts-preview-partition": {newDB(4, dbPartition(2)), "rollout preview asts/db --all-batches"},
+		"asts-preview-partition": {newDB(4, dbPartition), "rollout preview asts/db --all-batches"},
 		"asts-preview-env":       {newDB(6), "rollout preview asts/db --env A=1 -o json"},
 		"ads-preview-image":      {newAgent(5, agentPartition("1")), "rollout preview ads/agent --image app=repo/agent:3"},
 		"ads-preview-batches":    {newAgent(5, agentPartition("1")), "rollout preview ads/agent --image app=repo/agent:3 --all-batches"},
@@ -199,6 +209,94 @@ func TestCommandsOnBothKinds(t *testing.T) {
 			w := newWorld(t, tc.objects...)
 			golden(t, "commands/"+name, "$ kruisectl "+tc.args+"\n"+w.run(strings.Fields(tc.args)...).String())
 		})
+	}
+}
+
+// aborted is a shop that was taken back to revision 2 from revision 3.
+func aborted() *shop {
+	s := newShop(10)
+	s.set.Spec.Template.Spec.Containers[0].Image = "repo/web:2"
+	s.set.Annotations = map[string]string{apply.AbortedAnnotation: s.revisions[2].Name}
+	return s
+}
+
+func TestSteps(t *testing.T) {
+	failing := newShop(3, partition("70%"))
+	failing.pods[0].Status.Conditions = nil
+	failing.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+	unavailable := newShop(3, partition("70%"))
+	unavailable.set.Status.UpdatedAvailableReplicas = 2
+	gone := aborted()
+	gone.revisions = gone.revisions[:2]
+	small := newShop(10, func(c *v1beta1.CloneSet) { c.Spec.Replicas = new(int32(4)) })
+	cases := map[string]struct {
+		objects []client.Object
+		args    string
+	}{
+		"canary":               {small.objects(), "rollout canary clone/web 10% --image app=repo/web:4"},
+		"canary-none":          {newShop(10).objects(), "rollout canary clone/web 0 --image app=repo/web:4"},
+		"canary-asts":          {newDB(6), "rollout canary asts/db 10% --image app=repo/db:3"},
+		"canary-ads":           {newAgent(5), "rollout canary ads/agent 1 --env A=1"},
+		"canary-deployment":    {newShop(10).objects(), "rollout canary deploy/x 10%"},
+		"canary-word":          {newShop(10).objects(), "rollout canary clone/web some"},
+		"canary-no-share":      {newShop(10).objects(), "rollout canary clone/web"},
+		"promote":              {newShop(3, partition("70%")).objects(), "rollout promote clone/web --to 50%"},
+		"promote-asts-full":    {newDB(4, dbPartition, dbPaused), "rollout promote asts/db --full"},
+		"promote-ads":          {newAgent(3, agentPartition("50%")), "rollout promote ads/agent --to 4"},
+		"promote-ads-selector": {newAgent(3, onZone("a"), agentPartition("50%")), "rollout promote ads/agent --full"},
+		"promote-nothing":      {newShop(10).objects(), "rollout promote clone/web --full"},
+		"promote-back":         {newShop(3, partition("70%")).objects(), "rollout promote clone/web --to 10%"},
+		"promote-unavailable":  {unavailable.objects(), "rollout promote clone/web --to 50%"},
+		"promote-failing":      {failing.objects(), "rollout promote clone/web --full"},
+		"promote-skip":         {failing.objects(), "rollout promote clone/web --full --skip-checks"},
+		"promote-unsaid":       {newShop(3, partition("70%")).objects(), "rollout promote clone/web"},
+		"abort":                {newShop(3, partition("70%")).objects(), "rollout abort clone/web --yes"},
+		"abort-unasked":        {newShop(3, partition("70%")).objects(), "rollout abort clone/web"},
+		"abort-nothing":        {newShop(10).objects(), "rollout abort clone/web --yes"},
+		"abort-pause":          {newShop(3, partition("70%")).objects(), "rollout abort clone/web --pause-only"},
+		"abort-asts":           {newDB(4, dbPartition, dbPaused), "rollout abort asts/db --yes"},
+		"abort-ads":            {newAgent(3, agentPartition("50%")), "rollout abort ads/agent --yes"},
+		"retry":                {aborted().objects(), "rollout retry clone/web --to 10%"},
+		"retry-nothing":        {newShop(10).objects(), "rollout retry clone/web --to 10%"},
+		"retry-gone":           {gone.objects(), "rollout retry clone/web --to 10%"},
+		"wait":                 {newShop(3, partition("70%")).objects(), "rollout wait clone/web --for Complete,partitionreached"},
+		"wait-word":            {newShop(10).objects(), "rollout wait clone/web --for Done"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.objects...)
+			r := w.run(strings.Fields(tc.args)...)
+			golden(t, "commands/"+name, "$ kruisectl "+tc.args+"\n"+r.String())
+			if r.code != 0 && len(r.writes) > 0 || r.code == 0 && len(r.writes) > 1 {
+				t.Errorf("%s wrote %v", tc.args, r.writes)
+			}
+		})
+	}
+}
+
+// What abort takes back, retry puts on again.
+func TestRetryUndoesAbort(t *testing.T) {
+	w := newWorld(t, newShop(3, partition("70%")).objects()...)
+	if r := w.run("rollout", "abort", "clone/web", "--yes"); r.code != 0 {
+		t.Fatal(r)
+	}
+	set := &v1beta1.CloneSet{}
+	read := func() {
+		t.Helper()
+		if err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	if image := set.Spec.Template.Spec.Containers[0].Image; image != "repo/web:2" || set.Spec.UpdateStrategy.RollingUpdate.Partition.IntValue() != 0 {
+		t.Errorf("after abort: image %s, partition %s", image, set.Spec.UpdateStrategy.RollingUpdate.Partition)
+	}
+	if r := w.run("rollout", "retry", "clone/web", "--to", "20%"); r.code != 0 {
+		t.Fatal(r)
+	}
+	read()
+	if image := set.Spec.Template.Spec.Containers[0].Image; image != "repo/web:3" || set.Spec.UpdateStrategy.RollingUpdate.Partition.String() != "80%" || set.Annotations[apply.AbortedAnnotation] != "" {
+		t.Errorf("after retry: image %s, partition %s, annotations %v", image, set.Spec.UpdateStrategy.RollingUpdate.Partition, set.Annotations)
 	}
 }
 

@@ -30,6 +30,10 @@ var writing = []string{
 	"rollout restart clone/web --method=template",
 	"rollout restart clone/web --method=pods",
 	"set image clone/web app=repo/web:4",
+	"rollout canary clone/web 10% --image app=repo/web:4",
+	"rollout promote clone/web --to 80%",
+	"rollout abort clone/web",
+	"rollout retry clone/web --to 10%",
 	"set env clone/web A=1",
 	"set resources clone/web --limits cpu=1",
 	"scale clone/web --replicas=3",
@@ -39,8 +43,13 @@ var writing = []string{
 
 // pausedFor is a shop in which the command has something to do.
 func pausedFor(line string) *shop {
-	if strings.Contains(line, "resume") {
+	switch {
+	case strings.Contains(line, "resume"):
 		return newShop(3, paused)
+	case strings.Contains(line, "promote"), strings.Contains(line, "abort"):
+		return newShop(3, partition("70%"))
+	case strings.Contains(line, "retry"):
+		return aborted()
 	}
 	return newShop(10)
 }

@@ -56,6 +56,11 @@ var needs = map[string]permissions{
 	"rollout resume":    with(patchSet),
 	"rollout partition": with(patchSet),
 	"rollout restart":   with(patchSet, rule("", "pods", "patch")),
+	"rollout wait":      with(readSet),
+	"rollout canary":    with(patchSet),
+	"rollout promote":   with(patchSet),
+	"rollout abort":     with(patchSet),
+	"rollout retry":     with(patchSet),
 	"set image":         with(patchSet),
 	"set env":           with(patchSet, rule("", "configmaps secrets", "get")), // only --from and --resolve
 	"set resources":     with(patchSet),

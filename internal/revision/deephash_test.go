@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/dump"
+	"k8s.io/utils/dump"
 )
 
 func webTemplate() *corev1.PodTemplateSpec {
@@ -65,7 +65,7 @@ func TestDumpIsThatOfTheLibrary(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(raw), &template))
 	d := dumper{}
 	d.value(reflect.ValueOf(template), true)
-	assert.True(t, dump.ForHash(template) == d.String(), "want %s\ngot %s", dump.ForHash(template), d.String())
+	assert.Equal(t, dump.ForHash(template), d.String())
 }
 
 // Whoever prints a quantity makes it remember its text; the hash must not depend on that.

@@ -35,10 +35,14 @@ type Owner struct {
 	Annotations map[string]string
 }
 
-// OfCloneSet makes the owner of the revisions of set. They carry the hash of its claim
-// templates.
+// ClaimTemplatesAnnotation on a revision of a CloneSet holds the claim templates that were
+// there when it was made, as JSON. OpenKruise keeps only their hash.
+const ClaimTemplatesAnnotation = "apps.kruise.io/cloneset-volumeclaimtemplates"
+
+// OfCloneSet makes the owner of the revisions of set. They carry its claim templates and
+// the hash of them.
 func OfCloneSet(set *v1beta1.CloneSet) Owner {
-	return Owner{
+	o := Owner{
 		Kind:           v1beta1.GroupVersion.WithKind("CloneSet"),
 		Object:         set,
 		Template:       &set.Spec.Template,
@@ -48,6 +52,25 @@ func OfCloneSet(set *v1beta1.CloneSet) Owner {
 			v1beta1.VolumeClaimTemplateHashAnnotation: VolumeClaimTemplateHash(set.Spec.VolumeClaimTemplates),
 		},
 	}
+	if len(set.Spec.VolumeClaimTemplates) > 0 {
+		if raw, err := json.Marshal(set.Spec.VolumeClaimTemplates); err == nil {
+			o.Annotations[ClaimTemplatesAnnotation] = string(raw)
+		}
+	}
+	return o
+}
+
+// ClaimTemplates are the claim templates that r carries; none when it was made without.
+func ClaimTemplates(r *appsv1.ControllerRevision) ([]corev1.PersistentVolumeClaim, error) {
+	text := r.Annotations[ClaimTemplatesAnnotation]
+	if text == "" {
+		return nil, nil
+	}
+	var templates []corev1.PersistentVolumeClaim
+	if err := json.Unmarshal([]byte(text), &templates); err != nil {
+		return nil, fmt.Errorf("decoding the claim templates of ControllerRevision %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return templates, nil
 }
 
 // OfStatefulSet makes the owner of the revisions of set. Claim templates are no part of

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/kruisectl/kruisectl/internal/look"
 )
 
 // Size is the terminal in cells.
@@ -49,16 +51,7 @@ func between(left, right string, width int) string {
 
 // bar draws progress of done out of total in width cells, brackets included.
 func (t Theme) bar(done, total, width int) string {
-	inner := max(width-2, 1)
-	filled := inner
-	if total > 0 {
-		filled = min(done*inner/total, inner)
-	}
-	full, empty := "█", "░"
-	if t.ASCII {
-		full, empty = "#", "."
-	}
-	return "[" + strings.Repeat(full, filled) + strings.Repeat(empty, inner-filled) + "]"
+	return "[" + look.Bar(done, total, max(width-2, 1), t.ASCII) + "]"
 }
 
 // frame builds a screen line by line and makes it exactly as large as the terminal.
@@ -92,21 +85,8 @@ func (f *frame) String() string {
 	return strings.Join(f.lines[:f.size.Height], "\n")
 }
 
-// age writes a duration the way tables do: 45s, 3m36s, 2h5m, 5d4h.
-func age(d time.Duration) string {
-	d = max(d, 0).Truncate(time.Second)
-	day := 24 * time.Hour
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < day:
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
-	default:
-		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-	}
-}
+// age is look.Age; clocks that differ make no negative ages.
+func age(d time.Duration) string { return look.Age(max(d, 0)) }
 
 // since is the age of a time that may be unknown.
 func since(at, now time.Time) string {

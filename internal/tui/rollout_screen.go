@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/bubbles/key"
 	tea "github.com/charmbracelet/bubbletea"
 
+	"github.com/kruisectl/kruisectl/internal/look"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 	"github.com/kruisectl/kruisectl/internal/rollout/view"
 )
@@ -165,24 +166,9 @@ func headline(v verdict.Verdict) string {
 	return b.String()
 }
 
-// stateOf maps a verdict to its look.
-func stateOf(v verdict.Verdict) State {
-	switch v {
-	case verdict.Complete:
-		return StateOK
-	case verdict.Progressing, verdict.NotObserved:
-		return StateWorking
-	case verdict.PartitionReached, verdict.Paused, verdict.Manual:
-		return StateWaiting
-	case verdict.Blocked, verdict.Stalled:
-		return StateFailed
-	}
-	return StateUnknown
-}
-
 func (rolloutScreen) summary(f *frame, s scene) {
 	r := s.rollout
-	state := stateOf(r.Result.Verdict)
+	state := look.Of(r.Result.Verdict)
 	started := ""
 	if !r.Started.IsZero() && s.size.Width >= 60 {
 		started = "started " + since(r.Started, s.now) + " ago "
@@ -341,24 +327,24 @@ func groupLine(p view.Pod, r view.Rollout) string {
 }
 
 func podCells(p view.Pod, s scene) map[string]string {
-	state, word := StateOK, p.State
+	state, word := look.OK, p.State
 	switch {
 	case p.Group == view.GroupFailing:
-		state = StateFailed
+		state = look.Failed
 	case p.Group == view.GroupUpdating:
-		state = StateWorking
+		state = look.Progressing
 	case p.Group == view.GroupMissing && p.Held == "":
-		return missingCells(p, s, StateWorking)
+		return missingCells(p, s, look.Progressing)
 	case p.Group == view.GroupMissing:
-		return missingCells(p, s, StateWaiting)
+		return missingCells(p, s, look.Waiting)
 	case p.Group == view.GroupSurplus:
-		state = StateWaiting
+		state = look.Waiting
 	case !p.Ready:
-		state = StateWarning
+		state = look.Warning
 	}
 	text := s.theme.state[state].Render(s.theme.mark(state)) + " " + word
 	switch {
-	case p.WhyText != "" && state != StateOK:
+	case p.WhyText != "" && state != look.OK:
 		text += "   " + p.WhyText
 	case p.Held != "":
 		text += "   " + p.Held
@@ -374,7 +360,7 @@ func podCells(p view.Pod, s scene) map[string]string {
 }
 
 // missingCells is the row of a Pod that is not there.
-func missingCells(p view.Pod, s scene, state State) map[string]string {
+func missingCells(p view.Pod, s scene, state look.State) map[string]string {
 	text := s.theme.state[state].Render(s.theme.mark(state)) + " " + p.State
 	if p.HeldText != "" {
 		text += "   " + p.HeldText

@@ -3,8 +3,12 @@
 package tui
 
 import (
+	"strconv"
+
 	"github.com/charmbracelet/lipgloss"
 	"github.com/muesli/termenv"
+
+	"github.com/kruisectl/kruisectl/internal/look"
 )
 
 // Theme is the look of every screen: colours where the terminal has them, and symbols or
@@ -13,21 +17,8 @@ type Theme struct {
 	ASCII bool
 
 	title, dim, selected, rule lipgloss.Style
-	state                      map[State]lipgloss.Style
+	state                      map[look.State]lipgloss.Style
 }
-
-// State is how a row or a headline stands.
-type State string
-
-// The states of cli.md 1.7.
-const (
-	StateOK      State = "ok"
-	StateWorking State = "working"
-	StateWaiting State = "waiting"
-	StateWarning State = "warning"
-	StateFailed  State = "failed"
-	StateUnknown State = "unknown"
-)
 
 // NewTheme makes a theme. Without colour the same words and symbols stay.
 func NewTheme(ascii, colour bool) Theme {
@@ -37,31 +28,31 @@ func NewTheme(ascii, colour bool) Theme {
 	}
 	r := lipgloss.NewRenderer(nil)
 	r.SetColorProfile(profile)
-	style := func(colour string) lipgloss.Style { return r.NewStyle().Foreground(lipgloss.Color(colour)) }
 	return Theme{
 		ASCII:    ascii,
 		title:    r.NewStyle().Bold(true),
 		dim:      r.NewStyle().Faint(true),
 		selected: r.NewStyle().Bold(true),
 		rule:     r.NewStyle().Faint(true),
-		state: map[State]lipgloss.Style{
-			StateOK: style("2"), StateWorking: style("4"), StateWaiting: style("3"),
-			StateWarning: style("3"), StateFailed: style("1"), StateUnknown: r.NewStyle().Faint(true),
-		},
+		state:    states(r),
 	}
 }
 
-// mark is the symbol of a state.
-func (t Theme) mark(s State) string {
-	symbols := map[State][2]string{
-		StateOK: {"[ok]", "✔"}, StateWorking: {"[..]", "◌"}, StateWaiting: {"[--]", "⏸"},
-		StateWarning: {"[!]", "!"}, StateFailed: {"[x]", "✖"}, StateUnknown: {"[?]", "?"},
+// states are the styles of the states.
+func states(r *lipgloss.Renderer) map[look.State]lipgloss.Style {
+	m := map[look.State]lipgloss.Style{}
+	for s := look.OK; s <= look.Unknown; s++ {
+		style := r.NewStyle().Faint(true)
+		if c := s.Colour(); c > 0 {
+			style = r.NewStyle().Foreground(lipgloss.Color(strconv.Itoa(int(c))))
+		}
+		m[s] = style
 	}
-	if t.ASCII {
-		return symbols[s][0]
-	}
-	return symbols[s][1]
+	return m
 }
+
+// mark is the symbol of a state.
+func (t Theme) mark(s look.State) string { return s.Symbol(t.ASCII) }
 
 // ruleRune fills a horizontal line.
 func (t Theme) ruleRune() string {

@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/bubbles/key"
 	tea "github.com/charmbracelet/bubbletea"
 
+	"github.com/kruisectl/kruisectl/internal/look"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 	"github.com/kruisectl/kruisectl/internal/rollout/view"
@@ -81,18 +82,18 @@ func (w whyScreen) View(s scene) string {
 func (w whyScreen) headline(s scene) string {
 	switch {
 	case w.err != nil:
-		return s.theme.state[StateFailed].Render(s.theme.mark(StateFailed)) + " " + w.err.Error()
+		return s.theme.state[look.Failed].Render(s.theme.mark(look.Failed)) + " " + w.err.Error()
 	case !w.loaded:
 		return "reading ..."
 	}
-	state := StateOK
+	state := look.OK
 	for _, f := range w.report.Findings {
 		switch f.Severity {
 		case verdict.Blocker:
-			state = StateFailed
+			state = look.Failed
 		case verdict.Cause:
-			if state == StateOK {
-				state = StateWorking
+			if state == look.OK {
+				state = look.Progressing
 			}
 		}
 	}

@@ -15,6 +15,10 @@ import (
 type Deletion struct {
 	// Available tells whether a Pod is available; its rules are the workload's.
 	Available func(*corev1.Pod) bool
+	// Among are all Pods of the workload, the candidates too; nil: the candidates are all.
+	// How crowded a node or a zone is, is counted over all of them: OpenKruise counts only
+	// the candidates, which are those of one revision, and so empties zones.
+	Among []*corev1.Pod
 	// Constraints are the topologySpreadConstraints of the Pod template.
 	Constraints []corev1.TopologySpreadConstraint
 	// NodeLabels are the labels of nodes by name. A node without an entry is left out of
@@ -27,29 +31,39 @@ type ranked struct {
 	pod *corev1.Pod
 	facts
 	rank float64
+	// candidate Pods come before the others in a group, so that theirs are the ranks that
+	// say how crowded it is.
+	candidate bool
 }
 
 // ForDeletion returns candidates in the order of their deletion (cloneset.md 10.5).
 func ForDeletion(candidates []*corev1.Pod, d Deletion) []*corev1.Pod {
+	var all []*ranked
+	byPod := make(map[*corev1.Pod]*ranked, max(len(candidates), len(d.Among)))
+	for _, p := range slices.Concat(d.Among, candidates) {
+		if byPod[p] != nil {
+			continue
+		}
+		r := &ranked{pod: p, facts: factsOf(p)}
+		r.deletionCost = deletionCost(p)
+		r.available = d.Available == nil || d.Available(p)
+		byPod[p], all = r, append(all, r)
+	}
+	for _, p := range candidates {
+		byPod[p].candidate = true
+	}
+	ranks := rankPerNode(all)
+	if len(d.Constraints) > 0 {
+		sameNode := ranks
+		ranks = map[*corev1.Pod]float64{}
+		for i := range d.Constraints {
+			addTopologyRank(ranks, all, d.Constraints[i].TopologyKey, d.NodeLabels, sameNode)
+		}
+	}
 	list := make([]*ranked, len(candidates))
 	for i, p := range candidates {
-		list[i] = &ranked{pod: p, facts: factsOf(p)}
-		list[i].deletionCost = deletionCost(p)
-		list[i].available = d.Available == nil || d.Available(p)
-	}
-	sameNode := rankPerNode(list)
-	if len(d.Constraints) == 0 {
-		for _, r := range list {
-			r.rank = sameNode[r.pod]
-		}
-	} else {
-		ranks := map[*corev1.Pod]float64{}
-		for i := range d.Constraints {
-			addTopologyRank(ranks, list, d.Constraints[i].TopologyKey, d.NodeLabels, sameNode)
-		}
-		for _, r := range list {
-			r.rank = ranks[r.pod]
-		}
+		list[i] = byPod[p]
+		list[i].rank = ranks[p]
 	}
 	slices.SortStableFunc(list, func(a, b *ranked) int { return compareDeletion(a, b, a.rank, b.rank, true) })
 	out := make([]*corev1.Pod, len(list))
@@ -101,6 +115,9 @@ func groupBy(list []*ranked, key func(*ranked) string, rank map[*corev1.Pod]floa
 	for i, k := range keys {
 		out[i] = groups[k]
 		slices.SortStableFunc(out[i], func(a, b *ranked) int {
+			if c := falseFirst(!a.candidate, !b.candidate); c != 0 {
+				return c
+			}
 			return compareDeletion(a, b, rank[a.pod], rank[b.pod], false)
 		})
 	}

@@ -210,6 +210,19 @@ func TestForDeletion(t *testing.T) {
 	}
 }
 
+// Scaling in during an update takes the Pods of one revision; the others count for the
+// zones all the same.
+func TestZonesAreEvenedOutOverAllPods(t *testing.T) {
+	zone := map[string]map[string]string{"na": {"zone": "a"}, "nb": {"zone": "b"}}
+	in := func(name, node string) *corev1.Pod { return ready(name).Node(node).Obj() }
+	candidates := []*corev1.Pod{in("a1", "na"), in("b1", "nb")}
+	others := []*corev1.Pod{in("b2", "nb"), in("b3", "nb")}
+	d := updatesort.Deletion{Constraints: []corev1.TopologySpreadConstraint{{TopologyKey: "zone"}}, NodeLabels: zone}
+	assert.Equal(t, "a1 b1", names(updatesort.ForDeletion(candidates, d)))
+	d.Among = append(others, candidates...)
+	assert.Equal(t, "b1 a1", names(updatesort.ForDeletion(candidates, d)))
+}
+
 // No order may lose, add or repeat a Pod, nor change what it was given.
 func TestOrdersArePermutations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -92,13 +92,13 @@ func oneOfBoth(r *v1beta1.RollingUpdateDaemonSet, path *field.Path) field.ErrorL
 	less, more := !zero(r.MaxUnavailable), !zero(r.MaxSurge)
 	switch {
 	case more && r.RollingUpdateType == v1beta1.InplaceRollingUpdateType:
-		return field.ErrorList{field.Invalid(path.Child("maxSurge"), r.MaxSurge.String(),
+		return field.ErrorList{field.Invalid(path.Child("maxSurge"), written(r.MaxSurge),
 			"must be 0 with rollingUpdateType InPlaceIfPossible: no Pod is created for an update in place")}
 	case less && more:
-		return field.ErrorList{field.Invalid(path.Child("maxSurge"), r.MaxSurge.String(),
+		return field.ErrorList{field.Invalid(path.Child("maxSurge"), written(r.MaxSurge),
 			"exactly one of maxUnavailable and maxSurge must be other than 0; set one of them to 0")}
 	case !less && !more:
-		return field.ErrorList{field.Invalid(path.Child("maxUnavailable"), text(r.MaxUnavailable),
+		return field.ErrorList{field.Invalid(path.Child("maxUnavailable"), written(r.MaxUnavailable),
 			"exactly one of maxUnavailable and maxSurge must be other than 0: no Pod could be updated; raise one of them")}
 	}
 	return nil
@@ -123,11 +123,4 @@ func partOfNodes(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 
 func zero(v *intstr.IntOrString) bool {
 	return v == nil || v.Type == intstr.Int && v.IntVal == 0 || v.Type == intstr.String && strings.Trim(v.StrVal, "0") == "%"
-}
-
-func text(v *intstr.IntOrString) string {
-	if v == nil {
-		return ""
-	}
-	return v.String()
 }

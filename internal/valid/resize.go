@@ -106,7 +106,9 @@ func expandable(name *string, classes map[string]*storagev1.StorageClass, path *
 	if name != nil {
 		class = classes[*name]
 		if class == nil {
-			return field.ErrorList{field.NotFound(path.Child("spec", "storageClassName"), *name)}
+			missing := field.NotFound(path.Child("spec", "storageClassName"), *name)
+			missing.Detail = "no StorageClass of this name says whether the size can change; make it, or keep the size"
+			return field.ErrorList{missing}
 		}
 	} else if class = defaultOf(classes); class == nil {
 		return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/ordinal"
 )
 
 // maxMinReadySeconds is the longest time that a StatefulSet may wait for one Pod.
@@ -178,7 +178,7 @@ func oneOrMore(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 func statefulSetUnavailable(s *v1beta1.StatefulSetSpec, v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	errs := oneOrMore(v, path)
 	if len(errs) == 0 && v != nil && ordered(s) && *v != intstr.FromInt32(1) {
-		return field.ErrorList{field.Invalid(path, v.String(), "must be the number 1 with podManagementPolicy OrderedReady; remove it, or make a new StatefulSet with Parallel")}
+		return field.ErrorList{field.Invalid(path, written(v), "must be the number 1 with podManagementPolicy OrderedReady; remove it, or make a new StatefulSet with Parallel")}
 	}
 	return errs
 }
@@ -192,35 +192,19 @@ func preDownload(s *v1beta1.InPlaceUpdateStrategy, path *field.Path) field.Error
 	rest := *s
 	rest.ImagePreDownloadParallelism = nil
 	errs := inPlaceOptions(&rest, path, Options{})
-	if v := s.ImagePreDownloadParallelism; v != nil && !wholePercent.MatchString(v.String()) {
-		errs = append(errs, wholeNumber(v, path.Child("imagePreDownloadParallelism"))...)
+	if v := s.ImagePreDownloadParallelism; v != nil && !wholePercent.MatchString(v.String()) && len(wholeNumber(v, path)) > 0 {
+		errs = append(errs, field.Invalid(path.Child("imagePreDownloadParallelism"), written(v), `must be a whole number, 0 or more, or a whole percentage such as "20%"`))
 	}
 	return errs
 }
 
-var ordinals = regexp.MustCompile(`^([0-9]+)-([0-9]+)$`)
-
-// reserveOrdinals wants numbers, and ranges that are not backwards. A range is never expanded.
+// reserveOrdinals wants what the controller can read: numbers, and ranges that are not backwards.
 func reserveOrdinals(list []intstr.IntOrString, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, v := range list {
-		at := path.Index(i)
-		if v.Type == intstr.Int {
-			errs = append(errs, notNegative(int64(v.IntVal), at)...)
-			continue
-		}
-		ends := ordinals.FindStringSubmatch(v.StrVal)
-		if ends == nil {
-			errs = append(errs, field.Invalid(at, v.StrVal, `must be a number without quotes, or a range such as "4-6"`))
-			continue
-		}
-		first, errFirst := strconv.ParseInt(ends[1], 10, 32)
-		last, errLast := strconv.ParseInt(ends[2], 10, 32)
-		switch {
-		case errFirst != nil || errLast != nil:
-			errs = append(errs, field.Invalid(at, v.StrVal, "ordinals end at 2147483647"))
-		case first > last:
-			errs = append(errs, field.Invalid(at, v.StrVal, fmt.Sprintf(`the first ordinal must not be greater than the last; write "%d-%d"`, last, first)))
+	for i := range list {
+		if _, err := ordinal.ParseInterval(list[i]); err != nil {
+			errs = append(errs, field.Invalid(path.Index(i), written(&list[i]),
+				err.Error()+`; write a number without quotes, 0 or more, or a range with the lower end first`))
 		}
 	}
 	return errs

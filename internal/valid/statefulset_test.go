@@ -174,7 +174,7 @@ func TestInvalidStatefulSets(t *testing.T) {
 		"a range without end":                {reserve(intstr.FromString("5-")), "spec.reserveOrdinals[0]"},
 		"a range of ranges":                  {reserve(intstr.FromString("1-2-3")), "spec.reserveOrdinals[0]"},
 		"a range backwards":                  {reserve(intstr.FromString("5-3")), "spec.reserveOrdinals[0]"},
-		"a range beyond all ordinals":        {reserve(intstr.FromString("0-2147483648")), "spec.reserveOrdinals[0]"},
+		"a range beyond all ordinals":        {reserve(intstr.FromString("0-99999999999999999999")), "spec.reserveOrdinals[0]"},
 		"a start below zero":                 {func(s *set) { s.Spec.Ordinals = &v1beta1.StatefulSetOrdinals{Start: -1} }, "spec.ordinals.start"},
 		"a hook with a label nobody can have": {func(s *set) {
 			s.Spec.Lifecycle = &v1beta1.Lifecycle{PreDelete: &v1beta1.LifecycleHook{LabelsHandler: map[string]string{"a b": "c"}}}

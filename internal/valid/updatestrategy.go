@@ -86,11 +86,11 @@ func surge(cs *v1beta1.CloneSet, path *field.Path, o Options) field.ErrorList {
 		if o.V1alpha1 {
 			kind = "strategy type"
 		}
-		errs = append(errs, field.Invalid(path.Child("maxSurge"), r.MaxSurge.String(),
+		errs = append(errs, field.Invalid(path.Child("maxSurge"), written(r.MaxSurge),
 			fmt.Sprintf("can not use maxSurge with %s InPlaceOnly: no Pod is ever created for an update; set it to 0", kind)))
 	}
 	if replicas > 0 && maxSurge < 1 && pods(maxUnavailable, replicas) < 1 {
-		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), maxUnavailable.String(),
+		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), written(&maxUnavailable),
 			"maxUnavailable and maxSurge should not both be less than 1: no Pod could be updated; raise one of them"))
 	}
 	return errs
@@ -201,7 +201,7 @@ func onlyInPlace(old, obj *corev1.PodSpec, resources bool) field.ErrorList {
 			continue
 		}
 		return field.ErrorList{field.Forbidden(field.NewPath("spec", "template", "spec"),
-			fmt.Sprintf("only allowed to update images in spec for InPlaceOnly, but found %s %s", d.op, d.path))}
+			fmt.Sprintf("only allowed to update images in spec for InPlaceOnly, but found %s %s; use InPlaceIfPossible if Pods may be recreated for it", d.op, d.path))}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -80,6 +81,17 @@ func lifecycle(l *v1beta1.Lifecycle, path *field.Path) field.ErrorList {
 		errs = append(errs, apivalidation.ValidateFinalizers(h.hook.FinalizersHandler, hookPath.Child("finalizersHandler"))...)
 	}
 	return errs
+}
+
+// written is v as the user wrote it, for messages; absent means 0.
+func written(v *intstr.IntOrString) any {
+	switch {
+	case v == nil:
+		return int32(0)
+	case v.Type == intstr.Int:
+		return v.IntVal
+	}
+	return v.StrVal
 }
 
 func notNegative(n int64, path *field.Path) field.ErrorList {

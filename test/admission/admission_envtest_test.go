@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	admissionapi "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -24,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 	"sigs.k8s.io/yaml"
@@ -65,6 +67,9 @@ func TestTables(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t, m)
+			if m == (mode{schema: true}) {
+				t.Run("the schema is never stricter than the webhooks", func(t *testing.T) { neverStricter(t, c) })
+			}
 			for file, kind := range kinds {
 				tab := read(t, file)
 				for _, version := range versions {
@@ -165,6 +170,34 @@ func accepts(t *testing.T, c client.Client, m mode, r row, base map[string]any, 
 	again.SetResourceVersion(stored.GetResourceVersion())
 	require.NoError(t, c.Update(t.Context(), again))
 	require.Equal(t, generation, again.GetGeneration(), "a manifest that is put twice")
+}
+
+// neverStricter says that what the webhooks accept, the schema of c accepts: no rule is stricter
+// in CEL. CloneSets of type OnDelete are left out: of their limits, which have no effect, the
+// schema still checks the form.
+func neverStricter(t *testing.T, c client.Client) {
+	everything, hs := all(t), served(t, "")
+	accepted := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		obj := everything.draw(rt)
+		if kind, _, _ := unstructured.NestedString(obj.Object, "spec", "updateStrategy", "type"); obj.GetKind() == "CloneSet" && kind == "OnDelete" {
+			return
+		}
+		ask := asker(t, hs, obj)
+		defaulted, _ := ask(mutate, admissionapi.Create, "", encode(t, obj))
+		if _, answer := ask(validate, admissionapi.Create, "", defaulted); !answer.Allowed {
+			return
+		}
+		accepted++
+		full := &unstructured.Unstructured{}
+		require.NoError(t, full.UnmarshalJSON([]byte(defaulted)))
+		for _, u := range []*unstructured.Unstructured{obj.DeepCopy(), full} {
+			if err := c.Create(t.Context(), u, client.DryRunAll); err != nil {
+				rt.Fatalf("the webhooks accept %s, and the schema says %v", encode(t, u), err)
+			}
+		}
+	})
+	require.NotZero(t, accepted)
 }
 
 // What OpenKruise let by and stored stays writable under our schema, as long as nobody touches

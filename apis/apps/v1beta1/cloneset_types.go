@@ -68,6 +68,7 @@ type CloneSetSpec struct {
 	Lifecycle *Lifecycle `json:"lifecycle,omitempty"`
 	// ProgressDeadlineSeconds is how long a rollout may take before the Progressing
 	// condition turns False. Absent or 2147483647: no such condition.
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="progressDeadlineSeconds must be 0 or more"
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 }

@@ -338,6 +338,7 @@ var phrases = map[string]string{
 	"rollout undo": "undo", "rollout pause": "pause", "rollout resume": "resume", "rollout restart": "restart",
 	"rollout partition": "set the partition of", "partition": "set the partition of", "rollout preview": "preview",
 	"set image": "set the image of", "set env": "set the variables of", "set resources": "set the resources of",
+	"rollout canary": "make a canary of", "rollout promote": "promote", "rollout abort": "abort", "rollout retry": "retry", "rollout wait": "wait for",
 	"scale": "scale", "scaledown": "scale down",
 	"why": "explain", "inplace status": "explain", "image status": "show", "image wait": "wait for",
 }

@@ -65,15 +65,15 @@ func Targets(ctx context.Context, f *factory.Factory, verb target.Verb, args []s
 	if err != nil {
 		return nil, out.Usage(fmt.Errorf("-l %q: %w", sel.Selector, err))
 	}
+	c, err := f.Client()
+	if err != nil {
+		return nil, &out.Failure{Doing: Phrase(verb.Command) + " it", Cause: err}
+	}
 	ns := ""
 	if !sel.AllNamespaces {
 		if ns, err = f.Namespace(); err != nil {
 			return nil, err
 		}
-	}
-	c, err := f.Client()
-	if err != nil {
-		return nil, &out.Failure{Doing: Phrase(verb.Command) + " it", Cause: err}
 	}
 	var names []target.Name
 	for _, k := range kinds {

@@ -4,34 +4,25 @@ package out
 
 import (
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/kruisectl/kruisectl/internal/look"
 )
 
-// State is one of the six states of cli.md 1.7. A state always has a word beside it:
-// colour and symbol repeat it, they never replace it.
-type State int
+// State is one of the states of package look, under the names that commands use.
+type State = look.State
 
 // The states.
 const (
-	Plain State = iota
-	OK
-	Progressing
-	Waiting
-	Warning
-	Failed
-	Unknown
+	Plain       = look.Plain
+	OK          = look.OK
+	Progressing = look.Progressing
+	Waiting     = look.Waiting
+	Warning     = look.Warning
+	Failed      = look.Failed
+	Unknown     = look.Unknown
 )
-
-var symbols = map[State][2]string{
-	OK: {"✔", "[ok]"}, Progressing: {"◌", "[..]"}, Waiting: {"⏸", "[--]"},
-	Warning: {"!", "[!]"}, Failed: {"✖", "[x]"}, Unknown: {"?", "[?]"},
-}
-
-var colours = map[State]string{
-	OK: "32", Progressing: "34", Waiting: "33", Warning: "33", Failed: "31", Unknown: "2",
-}
 
 // Style is what a stream can show. The zero Style is plain ASCII without colour for a
 // width of 0, which means "do not cut".
@@ -43,10 +34,16 @@ type Style struct {
 
 // Paint colours text as s when colour is on.
 func (st Style) Paint(s State, text string) string {
-	if !st.Color || colours[s] == "" {
+	code := ""
+	switch c := s.Colour(); {
+	case !st.Color || c == look.None:
 		return text
+	case c == look.Dim:
+		code = "2"
+	default:
+		code = fmt.Sprint(30 + int(c))
 	}
-	return "\x1b[" + colours[s] + "m" + text + "\x1b[0m"
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
 // Bold marks text as a heading when colour is on.
@@ -57,16 +54,12 @@ func (st Style) Bold(text string) string {
 	return "\x1b[1m" + text + "\x1b[0m"
 }
 
-// Symbol is the mark of s, coloured.
+// Symbol is the mark of s, coloured; "" for Plain.
 func (st Style) Symbol(s State) string {
-	pair, ok := symbols[s]
-	if !ok {
+	if s == Plain {
 		return ""
 	}
-	if st.ASCII {
-		return st.Paint(s, pair[1])
-	}
-	return st.Paint(s, pair[0])
+	return st.Paint(s, s.Symbol(st.ASCII))
 }
 
 // Arrow separates old from new.
@@ -77,16 +70,13 @@ func (st Style) Arrow() string {
 	return "→"
 }
 
-// Bar draws done of total in width cells.
+// Bar draws done of total in width cells, in brackets where only ASCII is wanted.
 func (st Style) Bar(done, total, width int) string {
-	full := 0
-	if total > 0 {
-		full = min(width, done*width/total)
-	}
+	bar := look.Bar(done, total, width, st.ASCII)
 	if st.ASCII {
-		return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+		return "[" + bar + "]"
 	}
-	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
+	return bar
 }
 
 // Cells is the number of terminal cells of s without escape sequences.
@@ -110,30 +100,8 @@ func Cells(s string) int {
 	return n
 }
 
-// Age prints a duration as the two largest units, such as 5d4h; "-" when negative.
-func Age(d time.Duration) string {
-	if d < 0 {
-		return "-"
-	}
-	s := int(d / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%ds", s)
-	case s < 3600:
-		return two(s/60, "m", s%60, "s")
-	case s < 86400:
-		return two(s/3600, "h", s%3600/60, "m")
-	default:
-		return two(s/86400, "d", s%86400/3600, "h")
-	}
-}
-
-func two(a int, ua string, b int, ub string) string {
-	if b == 0 || a >= 10 {
-		return fmt.Sprintf("%d%s", a, ua)
-	}
-	return fmt.Sprintf("%d%s%d%s", a, ua, b, ub)
-}
+// Age prints a duration as look.Age does.
+func Age(d time.Duration) string { return look.Age(d) }
 
 // Elapsed prints a duration as the prefix of a progress line, e.g. 00:42 or 1:02:03.
 func Elapsed(d time.Duration) string {

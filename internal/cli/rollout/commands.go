@@ -26,7 +26,7 @@ func Commands(f *factory.Factory, screen Screen) []*cobra.Command {
 	}
 	cmd.AddCommand(
 		newStatus(f), newWatch(f, screen), newHistory(f), newUndo(f), newPause(f), newResume(f),
-		newRestart(f), newPartition(f), NewPreview(f),
+		newRestart(f), newPartition(f), newCanary(f), newPromote(f), newAbort(f), newRetry(f), NewPreview(f), newWait(f),
 	)
 	return []*cobra.Command{cmd}
 }

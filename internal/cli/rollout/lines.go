@@ -9,24 +9,10 @@ import (
 
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/look"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 	"github.com/kruisectl/kruisectl/internal/rollout/view"
 )
-
-// stateOf maps a verdict to how it is marked.
-func stateOf(v verdict.Verdict) out.State {
-	switch v {
-	case verdict.Complete:
-		return out.OK
-	case verdict.PartitionReached, verdict.Paused, verdict.Manual:
-		return out.Waiting
-	case verdict.Blocked, verdict.Stalled, verdict.Gone:
-		return out.Failed
-	case verdict.Superseded:
-		return out.Warning
-	}
-	return out.Progressing
-}
 
 // printLine prints how one object ended: the sentence on stdout, blockers and what to do
 // on stderr.
@@ -36,7 +22,7 @@ func (o *statusOptions) printLine(e end, format out.Format) {
 		return
 	}
 	style := o.f.OutStyle()
-	fmt.Fprintf(o.f.Out, "%s: %s\n", e.w.Object, style.Paint(stateOf(e.r.Result.Verdict), o.sentence(e)))
+	fmt.Fprintf(o.f.Out, "%s: %s\n", e.w.Object, style.Paint(look.Of(e.r.Result.Verdict), o.sentence(e)))
 	blockers := e.r.Result.Blockers
 	if e.timedOut {
 		blockers = append(blockers, firstBlockers(e.r)...)

@@ -137,7 +137,7 @@ func (o *partitionOptions) one(ctx context.Context, w adapter.Workload, text str
 		return object.Done(o.f.Out, format, opts, res.After.Object, "unchanged")
 	}
 	// The status is of the old spec: compute from the new one.
-	after, err := res.After.Facts()
+	after, err := res.After.Wanted()
 	if err != nil {
 		return failure(o.f, "partition", w.Object, err, "")
 	}
@@ -152,7 +152,7 @@ func (o *partitionOptions) one(ctx context.Context, w adapter.Workload, text str
 
 // notes says what the numbers mean for the Pods there are.
 func (o *partitionOptions) notes(ctx context.Context, w adapter.Workload, value intstr.IntOrString) {
-	facts, _ := w.Facts()
+	facts, _ := w.Wanted()
 	if value.Type == intstr.Int && int(value.IntVal) > facts.Desired {
 		o.f.Note("%d is more than the %d replicas: no pod is updated", value.IntVal, facts.Desired)
 	}

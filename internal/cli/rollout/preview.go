@@ -372,21 +372,48 @@ func (p *preview) document(f *factory.Factory) map[string]any {
 // Effect is one sentence on what change does to the Pods of w as it was read; "" when it
 // cannot be told. It is for commands that have just sent that change.
 func Effect(ctx context.Context, f *factory.Factory, w adapter.Workload, change apply.Change) string {
-	c, err := f.Client()
-	if err != nil {
-		return ""
-	}
-	s, err := fetch.Snapshot(ctx, c, w, fetch.Want{Pods: true, Revisions: true, Gates: true})
-	if err != nil || s.Pods == nil {
-		return ""
-	}
-	res, err := apply.Patch(ctx, c, w, apply.Options{DryRun: apply.DryRunClient}, change, nil)
-	if err != nil {
-		return ""
-	}
-	fc, err := forecast.Of(s, res.After, false, f.Clock.Now())
-	if err != nil || fc.Verdict == forecast.NoChange {
+	fc, ok := foresee(ctx, f, w, change)
+	if !ok {
 		return ""
 	}
 	return strings.ToLower(fc.Verdict.Words()) + ": " + fc.Message
+}
+
+// effectNow is Effect for a change that reaches only some of the Pods.
+func effectNow(ctx context.Context, f *factory.Factory, w adapter.Workload, change apply.Change) string {
+	fc, ok := foresee(ctx, f, w, change)
+	if !ok {
+		return ""
+	}
+	var parts []string
+	if fc.InPlace > 0 {
+		parts = append(parts, "in place: "+out.Plural(fc.InPlace, "pod"))
+	}
+	if fc.Recreated > 0 {
+		parts = append(parts, "recreate: "+out.Plural(fc.Recreated, "pod"))
+	}
+	if fc.Blocked > 0 {
+		parts = append(parts, "refused: "+fc.Message)
+	}
+	if len(parts) == 0 {
+		return "no pod changes"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func foresee(ctx context.Context, f *factory.Factory, w adapter.Workload, change apply.Change) (forecast.Forecast, bool) {
+	c, err := f.Client()
+	if err != nil {
+		return forecast.Forecast{}, false
+	}
+	s, err := fetch.Snapshot(ctx, c, w, fetch.Want{Pods: true, Revisions: true, Gates: true})
+	if err != nil || s.Pods == nil {
+		return forecast.Forecast{}, false
+	}
+	res, err := apply.Patch(ctx, c, w, apply.Options{DryRun: apply.DryRunClient}, change, nil)
+	if err != nil {
+		return forecast.Forecast{}, false
+	}
+	fc, err := forecast.Of(s, res.After, false, f.Clock.Now())
+	return fc, err == nil && fc.Verdict != forecast.NoChange
 }

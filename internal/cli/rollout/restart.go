@@ -134,9 +134,12 @@ func (o *restartOptions) template(ctx context.Context, w adapter.Workload, opts 
 		return failure(o.f, "restart", w.Object, err, "")
 	}
 	if facts.Partition.Keep > 0 || facts.UnderWay() {
+		next := "rollout restart " + w.Short() + " --method=pods"
+		if !w.Marks {
+			next = "rollout status " + w.Short() + " --full"
+		}
 		return failure(o.f, "restart", w.Object,
-			errors.New("a rollout is under way; a changed template would mix in a third revision"),
-			"rollout restart "+w.Short()+" --method=pods")
+			errors.New("a rollout is under way; a changed template would mix in a third revision"), next)
 	}
 	c, err := o.f.WatchClient()
 	if err != nil {
@@ -144,7 +147,11 @@ func (o *restartOptions) template(ctx context.Context, w adapter.Workload, opts 
 	}
 	res, err := apply.Patch(ctx, c, w, opts, apply.RestartTemplate(o.f.Clock.Now(), o.envName), nil)
 	if err != nil {
-		return failure(o.f, "restart", w.Object, err, "rollout restart "+w.Short()+" --method=pods")
+		next := ""
+		if w.Marks {
+			next = "rollout restart " + w.Short() + " --method=pods"
+		}
+		return failure(o.f, "restart", w.Object, err, next)
 	}
 	if err := object.Done(o.f.Out, format, opts, res.After.Object, "restarted"); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,7 @@ type statusOptions struct {
 	failAfter      time.Duration
 	files          object.Files
 	sel            object.Select
+	until          []verdict.Verdict // of `rollout wait`
 	output         out.Output
 }
 
@@ -259,19 +261,29 @@ func Wait(ctx context.Context, f *factory.Factory, w adapter.Workload, timeout t
 }
 
 func (o *statusOptions) question() verdict.Question {
-	return verdict.Question{Full: o.full, WaitPaused: o.waitPaused, Check: o.check || !o.watch}
+	return verdict.Question{Full: o.full, WaitPaused: o.waitPaused, Check: o.check || !o.watch, For: o.until}
 }
 
 func (o *statusOptions) summary(ends []end) error {
 	t := out.Table{Columns: []out.Column{{Name: "OBJECT"}, {Name: "VERDICT"}, {Name: "UPDATED"}, {Name: "AVAILABLE"}, {Name: "MESSAGE", Drop: 1}}}
+	spread := len(ends) > 0 && slices.ContainsFunc(ends, func(e end) bool { return e.w.Live.GetNamespace() != ends[0].w.Live.GetNamespace() })
+	if spread {
+		t.Columns = append([]out.Column{{Name: "NAMESPACE"}}, t.Columns...)
+	}
+	add := func(e end, cells ...string) {
+		if spread {
+			cells = append([]string{e.w.Live.GetNamespace()}, cells...)
+		}
+		t.Rows = append(t.Rows, cells)
+	}
 	for _, e := range ends {
 		if e.err != nil {
-			t.Rows = append(t.Rows, []string{e.w.String(), "-", "-", "-", firstLineOf(e.err)})
+			add(e, e.w.String(), "-", "-", "-", firstLineOf(e.err))
 			continue
 		}
 		f := e.r.Facts
-		t.Rows = append(t.Rows, []string{e.w.String(), string(e.r.Result.Verdict),
-			fmt.Sprintf("%d/%d", f.Updated, f.Partition.Target), fmt.Sprint(f.UpdatedAvailable), e.r.Result.Message})
+		add(e, e.w.String(), string(e.r.Result.Verdict),
+			fmt.Sprintf("%d/%d", f.Updated, f.Partition.Target), fmt.Sprint(f.UpdatedAvailable), e.r.Result.Message)
 	}
 	fmt.Fprintln(o.f.Out)
 	return t.Print(o.f.Out, o.f.OutStyle(), false)

@@ -131,6 +131,14 @@ func (w Workload) Facts() (verdict.Facts, error) {
 	return f, nil
 }
 
+// Wanted are the facts by the spec alone: what the controller said of the spec before does
+// not count, as after a change that it cannot have seen.
+func (w Workload) Wanted() (verdict.Facts, error) {
+	w.Live = w.Live.DeepCopy()
+	unstructured.RemoveNestedField(w.Live.Object, "status", "expectedUpdatedReplicas")
+	return w.Facts()
+}
+
 // Template decodes the live Pod template.
 func (w Workload) Template() (*corev1.PodTemplateSpec, error) {
 	raw, _, err := unstructured.NestedMap(w.Live.Object, w.At.Template...)

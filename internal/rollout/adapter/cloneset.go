@@ -3,7 +3,6 @@
 package adapter
 
 import (
-	"context"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,9 +55,7 @@ func CloneSet(u *unstructured.Unstructured) (*v1beta1.CloneSet, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, old); err != nil {
 		return nil, fmt.Errorf("reading CloneSet %s: %w", u.GetName(), err)
 	}
-	if err := v1alpha1.CloneSetToHub(context.Background(), old, hub); err != nil {
-		return nil, fmt.Errorf("converting CloneSet %s: %w", u.GetName(), err)
-	}
+	hub = old.ToHub()
 	hub.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("CloneSet"))
 	return hub, nil
 }

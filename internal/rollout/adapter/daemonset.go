@@ -3,7 +3,6 @@
 package adapter
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
@@ -55,9 +54,7 @@ func DaemonSet(u *unstructured.Unstructured) (*v1beta1.DaemonSet, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, old); err != nil {
 		return nil, fmt.Errorf("reading DaemonSet %s: %w", u.GetName(), err)
 	}
-	if err := v1alpha1.DaemonSetToHub(context.Background(), old, hub); err != nil {
-		return nil, fmt.Errorf("converting DaemonSet %s: %w", u.GetName(), err)
-	}
+	hub = old.ToHub()
 	hub.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("DaemonSet"))
 	return hub, nil
 }

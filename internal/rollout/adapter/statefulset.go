@@ -3,7 +3,6 @@
 package adapter
 
 import (
-	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -49,9 +48,7 @@ func StatefulSet(u *unstructured.Unstructured) (*v1beta1.StatefulSet, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, old); err != nil {
 		return nil, fmt.Errorf("reading StatefulSet %s: %w", u.GetName(), err)
 	}
-	if err := v1alpha1.StatefulSetToHub(context.Background(), old, hub); err != nil {
-		return nil, fmt.Errorf("converting StatefulSet %s: %w", u.GetName(), err)
-	}
+	hub = old.ToHub()
 	hub.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("StatefulSet"))
 	return hub, nil
 }
@@ -81,7 +78,7 @@ func statefulSetFacts(u *unstructured.Unstructured) (verdict.Facts, error) {
 			f.MaxUnavailableRaw = ru.MaxUnavailable.String()
 		}
 	}
-	if u.GroupVersionKind().Version == "v1alpha1" {
+	if u.GroupVersionKind().Version == "v1alpha1" && f.UpdatedReady == 0 && f.UpdatedAvailable == 0 {
 		// This version does not tell updated Pods apart; its nearest number is that of all.
 		f.UpdatedReady = min(f.Updated, f.Ready)
 		f.UpdatedAvailable = f.UpdatedReady

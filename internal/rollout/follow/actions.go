@@ -21,7 +21,7 @@ func (l *Live) Actions(r view.Rollout) []view.Action {
 	if r.Result.Verdict == verdict.Gone {
 		gone = "the object is gone"
 	}
-	actions := []view.Action{l.pause(r), l.full(r), l.undo(r)}
+	actions := []view.Action{l.pause(r), l.full(r), l.undo(r), l.abort(r)}
 	for i := range actions {
 		if gone != "" {
 			actions[i].Disabled = gone
@@ -87,6 +87,35 @@ func (l *Live) undo(r view.Rollout) view.Action {
 		}
 		word := fmt.Sprintf("rolled back to revision %d", rev.Number)
 		return l.do(apply.Undo(rev, apply.UndoOptions{}), apply.StoresTemplate(rev.Template), word, "unchanged")(ctx)
+	}
+	return a
+}
+
+func (l *Live) abort(r view.Rollout) view.Action {
+	a := view.Action{Name: "abort", Title: "abort", Command: l.command("rollout abort", r)}
+	if !r.Facts.UnderWay() || r.Current == nil || r.Update == nil {
+		a.Disabled = "no rollout is under way"
+		return a
+	}
+	a.Title = fmt.Sprintf("abort: back to revision %d (%s)", r.Current.Number, r.Current.Name)
+	a.Confirm = []string{
+		fmt.Sprintf("%d pods return to the template of revision %d", r.Facts.Updated, r.Current.Number),
+		"partition goes to 0, and a pause ends",
+	}
+	a.Do = func(ctx context.Context) (string, error) {
+		s, err := fetch.Snapshot(ctx, l.c, l.workload(), fetch.Want{Pods: true, Revisions: true})
+		if err != nil {
+			return "", err
+		}
+		to, err := apply.AbortTarget(s.Workload, s.Workload.Revisions(s.Stored, s.Pods))
+		if err != nil {
+			return "", err
+		}
+		if to.Name == "" {
+			return "nothing to abort", nil
+		}
+		word := fmt.Sprintf("aborted: back to revision %d", to.Number)
+		return l.do(apply.Abort(to), apply.StoresTemplate(to.Template), word, "unchanged")(ctx)
 	}
 	return a
 }

@@ -160,6 +160,7 @@ func TestASurgeKeepsTheOldPodUntilTheNewOneIsAvailable(t *testing.T) {
 		s.create(func(f fields) {
 			f.Rolling.MaxSurge, f.Rolling.MaxUnavailable = new(intstr.FromString("100%")), new(intstr.FromInt32(0))
 			*f.MinReady = minReady
+			container(f).Command = []string{"sleep", "1000000"} // ignores the signal to end, and so takes its 3 s
 		})
 		s.waitComplete()
 		nodes := s.nodes()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,31 +37,12 @@ func TestLeaderKilledInTheMiddleOfARollout(t *testing.T) {
 		}
 		return ""
 	})
-	killed := killLeader(e)
+	killed := e.KillLeader()
 	t.Logf("killed the leader %s with %d of 6 Pods updated", killed, harness.CountImage(e.Pods("web"), "app", harness.Nginx2))
 	e.WaitAvailable("web", 6)
 	watch.Check(e)
 	e.RequireSamePods("web", before)
 	waitForManager(e, 2)
-}
-
-// killLeader deletes the Pod that holds the lease, without grace, and returns its name.
-func killLeader(e *harness.Env) string {
-	e.T.Helper()
-	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: harness.SystemNamespace, Name: "kruise-manager"}
-	require.NoError(e.T, e.Client.Get(e.Ctx(), key, lease))
-	pods := &corev1.PodList{}
-	require.NoError(e.T, e.Client.List(e.Ctx(), pods, client.InNamespace(harness.SystemNamespace)))
-	for i := range pods.Items {
-		name := pods.Items[i].Name
-		if holder := *lease.Spec.HolderIdentity; len(holder) >= len(name) && holder[:len(name)] == name {
-			require.NoError(e.T, e.Client.Delete(e.Ctx(), &pods.Items[i], client.GracePeriodSeconds(0)))
-			return name
-		}
-	}
-	e.T.Fatalf("no manager Pod holds the lease: %s", *lease.Spec.HolderIdentity)
-	return ""
 }
 
 func TestPodsOfOtherWorkloadsAreCreatedWhileTheManagerIsDown(t *testing.T) {

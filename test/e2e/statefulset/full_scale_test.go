@@ -61,13 +61,31 @@ func TestOrderedScalingStopsAtAnUnreadyPod(t *testing.T) {
 	s.scale(0)
 	s.waitObserved()
 	s.stays("web-0", "web-1", "web-2")
-	for ordinal := range 3 {
-		s.repairPod(ordinal)
+	for _, ordinal := range []int{2, 1, 0} {
+		s.repairUnlessGone(ordinal)
 	}
 	s.waitGone()
 	created, deleted = watch.end()
 	require.Empty(t, created)
 	require.Equal(t, []string{"web-2", "web-1", "web-0"}, deleted)
+}
+
+// repairUnlessGone repairs a Pod that may be deleted meanwhile: the lowest of the unready ones
+// is, ready or not.
+func (s suite) repairUnlessGone(ordinal int) {
+	s.T.Helper()
+	s.Eventually("repairing Pod "+name(ordinal), harness.Short, func() string {
+		p := &corev1.Pod{}
+		if err := s.Client.Get(s.Ctx(), s.Key(name(ordinal)), p); err != nil || p.DeletionTimestamp != nil {
+			return text(client.IgnoreNotFound(err))
+		}
+		r, err := harness.Run(s.Ctx(), "", harness.Kubectl(), "-n", s.Namespace, "exec", name(ordinal), "-c", "app", "--", "rm", "-f", broken)
+		require.NoError(s.T, err)
+		if r.Code != 0 {
+			return r.Text()
+		}
+		return ""
+	})
 }
 
 // S12: in parallel, it does not wait.

@@ -176,6 +176,7 @@ func TestRolloutsThroughChaosReachTheirGoal(t *testing.T) {
 		w.tell("replicas %d, surge %s, unavailable %s, partition %s, scale %v", Replicas(w.set), w.rolling().MaxSurge, w.rolling().MaxUnavailable, w.rolling().Partition, w.set.Spec.ScaleStrategy)
 		w.settle()
 		w.change("image app:2", image("app:2"))
+		w.cut = func() bool { return rapid.IntRange(0, 9).Draw(t, "cut") == 0 }
 		for range rapid.IntRange(1, 6).Draw(t, "blows") {
 			act(t, w, rapid.IntRange(0, 30).Draw(t, "ticks"))
 			befall(t, w, func() string {
@@ -185,6 +186,7 @@ func TestRolloutsThroughChaosReachTheirGoal(t *testing.T) {
 				return rapid.SampledFrom(w.names()).Draw(t, "pod")
 			})
 		}
+		w.cut = nil
 		w.change("resume with a good image", func(c *v1beta1.CloneSet) {
 			c.Spec.UpdateStrategy.RollingUpdate.Paused = false
 			if w.bad() { // a partition would keep such Pods as they are

@@ -22,6 +22,8 @@ type decider struct {
 	situation Situation
 	engine    inplace.Options
 	plan      Plan
+	// roomy: no more Pods are unavailable than may be; see free.
+	roomy bool
 	// sentences are details that many Pods share, by their numbers.
 	sentences map[sentence]string
 	// comparisons caches inplace.Compare by old and new revision.

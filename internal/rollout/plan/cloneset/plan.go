@@ -79,9 +79,9 @@ type Step struct {
 	Reasons []inplace.Reason
 	// Target is the name of the revision an update goes to.
 	Target string
-	// Free: the Pod was unavailable, so that taking it out of service cost nothing of
-	// maxUnavailable. The step holds only for the version of the Pod that was looked at:
-	// on another one it may serve by now.
+	// Free: the Pod was unavailable while more Pods were than may be, so that taking it out
+	// of service cost nothing. The step holds only for the version of the Pod that was
+	// looked at: on another one it may serve by now, and be needed.
 	Free bool
 }
 

@@ -34,6 +34,7 @@ func (d *decider) scale() {
 	if d.removeReleased(); d.plan.scales() {
 		return
 	}
+	d.roomy = n.UpdateMaxUnavailable >= d.unavailable()
 	budget := min(n.DeleteReadyLimit, n.UpdateMaxUnavailable-d.unavailable())
 	for _, v := range d.views {
 		if v.specified && !v.preparingDelete() {
@@ -113,13 +114,17 @@ func (d *decider) create(n Numbers) {
 func (d *decider) remove(v *view, why Reason) {
 	switch decision := lifecycle.OnDelete(v.pod, d.s.Set.Spec.Lifecycle); decision.Verdict {
 	case lifecycle.Go:
-		d.scaleStep(v, Step{Do: Delete, Why: why, Free: !v.available})
+		d.scaleStep(v, Step{Do: Delete, Why: why, Free: d.free(v)})
 	case lifecycle.Patch:
-		d.scaleStep(v, Step{Do: Move, Why: why, Transition: decision.Transition, Free: !v.available})
+		d.scaleStep(v, Step{Do: Move, Why: why, Transition: decision.Transition, Free: d.free(v)})
 	default:
 		d.hold(v, HeldDeleteHook, "%s", decision.Message)
 	}
 }
+
+// free tells whether a step on v is right only while v is unavailable: too few Pods serve
+// already, so that v must not be taken away if it has begun to.
+func (d *decider) free(v *view) bool { return !v.available && !d.roomy }
 
 // unavailable counts the Pods that do not serve now. The arithmetic leaves out those that
 // are specified to be deleted; deleting available ones beside them would exceed the limit.
@@ -160,6 +165,7 @@ func (d *decider) victims(n Numbers) []*view {
 		}
 	}
 	order := updatesort.Deletion{
+		Among:       d.s.Pods,
 		Available:   func(p *corev1.Pod) bool { return views[p].available },
 		Constraints: d.s.Set.Spec.Template.Spec.TopologySpreadConstraints,
 		NodeLabels:  d.s.NodeLabels,

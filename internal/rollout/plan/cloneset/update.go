@@ -91,6 +91,7 @@ func (d *decider) walk(candidates []*view, target *appsv1.ControllerRevision, n 
 			}
 		}
 	}
+	d.roomy = limit >= unavailable
 	chosen := 0
 	d.plan.Held = slices.Grow(d.plan.Held, len(candidates))
 	for i, v := range candidates {
@@ -214,6 +215,6 @@ func (d *decider) inPlace(v *view, step Step, spec *inplace.UpdateSpec) bool {
 
 func (d *decider) updateStep(v *view, step Step) {
 	v.touched = true
-	step.Free = !v.available && step.Do != Mark
+	step.Free = d.free(v) && step.Do != Mark
 	d.plan.Update = append(d.plan.Update, step)
 }

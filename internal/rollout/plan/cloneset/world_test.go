@@ -41,7 +41,8 @@ type world struct {
 	deleted   []string // names of Pods that the controller deleted
 	marked    []string
 	gates     Gates
-	operated  bool // somebody owns the hooks and lets go; see operator
+	cut       func() bool // whether an update ends after its first write; see execute
+	operated  bool        // somebody owns the hooks and lets go; see operator
 }
 
 func newWorld(b fixture.CloneSetBuilder, fail func(string, ...any)) *world {
@@ -367,6 +368,10 @@ func (w *world) execute(s Snapshot, step Step) {
 		w.marked = append(w.marked, p.Name)
 	case UpdateInPlace:
 		w.write(inplace.NotReady(live, w.now))
+		if w.cut != nil && w.cut() {
+			w.tell("the update of %s ends after its first write", p.Name)
+			return
+		}
 		begun, err := inplace.Begin(w.pods[step.Pod], step.Spec, s.EngineOptions(), w.now)
 		if err != nil {
 			w.fail("beginning: %v", err)

@@ -82,11 +82,11 @@ func (d *decider) hold(p *place, v *view, why Reason, detail string, args ...any
 }
 
 // holdOld holds every Pod that is not at the update revision and has no step.
-func (d *decider) holdOld(why Reason, detail string, args ...any) {
+func (d *decider) holdOld(why Reason, detail string) {
 	for _, p := range d.places {
 		for _, v := range p.pods {
 			if !v.terminating && !v.isNew {
-				d.hold(p, v, why, detail, args...)
+				d.hold(p, v, why, "%s", detail)
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func (d *decider) create(list []wanted) {
 func (d *decider) refresh() {
 	for _, p := range d.places {
 		for _, v := range p.pods {
-			if v.terminating || d.touched[v.pod.Name] {
+			if v.terminating || v.over || d.touched[v.pod.Name] {
 				continue
 			}
 			next := inplace.Next(v.pod, d.engine, d.now)

@@ -37,14 +37,13 @@ func (d *decider) manage() {
 // keep looks at a node whose Pod may stay.
 func (d *decider) keep(p *place) (create bool, deletes []wanted) {
 	var running []*view
-	waiting := false
+	failed := false
 	for _, v := range p.active() {
 		switch {
 		case v.over:
+			failed = true
 			if w, now := d.failed(p, v); now {
 				deletes = append(deletes, w)
-			} else {
-				waiting = true
 			}
 		case v.preparing:
 			deletes = append(deletes, wanted{place: p, view: v, why: ReasonHook, detail: "no preDelete hook is left"})
@@ -61,8 +60,9 @@ func (d *decider) keep(p *place) (create bool, deletes []wanted) {
 		return false, deletes
 	}
 	if len(running) == 0 {
-		// While a failed Pod waits for its backoff another one would fail as well.
-		return p.run && !waiting, deletes
+		// A failed Pod goes first: while its backoff or a hook holds it, another one would fail
+		// as well, and nothing would limit their number.
+		return p.run && !failed, deletes
 	}
 	return false, append(deletes, d.pairUp(p, running)...)
 }

@@ -81,6 +81,10 @@ func TestManage(t *testing.T) {
 			with(steady(surge, "a", each(oldOn(surge, "a"), failed)...), func(c *situation) {
 				c.backoffs = map[string]Backoff{"a": {Since: now, Delay: time.Second}}
 			}), "held a-old: Backoff\nagain in 1s"},
+		"with surge a failed Pod goes before the next one comes": {
+			steady(surge, "a", each(oldOn(surge, "a"), failed)...), "Delete a-old: Failed"},
+		"with surge no Pod is made beside a failed one that a hook holds": {
+			steady(hooked.MaxSurge("1"), "a", each(each(each(oldOn(surge, "a"), hook), preparing), failed)...), "held a-old: PreDeleteHook"},
 		"of two Pods the older stays": {
 			steady(set, "a", join(each(on("a"), younger), on("a"))...), "Delete a-old-2: Surplus"},
 		"a scheduled Pod stays before an older one that is not": {

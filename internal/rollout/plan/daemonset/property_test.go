@@ -64,7 +64,7 @@ func checkPlan(fail func(string, ...any), s Snapshot, p Plan, at time.Time) {
 			if v.terminating && gone {
 				fail("a terminating Pod is deleted again: %s", step)
 			}
-			if step.Why == ReasonReplaced && oldPod != nil && oldPod.ready && (newPod == nil || !newPod.available) {
+			if step.Why == ReasonReplaced && v.ready && !slices.ContainsFunc(place.pods, func(o *view) bool { return o.isNew && o.available && !o.terminating }) {
 				fail("an old Pod goes before its follower is available: %s", step)
 			}
 			if gone && v.isNew && !v.over && !v.preparing && place.stay && step.Why != ReasonSurplus {

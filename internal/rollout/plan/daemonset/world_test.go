@@ -248,9 +248,13 @@ func (w *world) reconcile(fails func() bool) bool {
 }
 
 func (w *world) create(s Snapshot, step Step) {
-	limits := LimitsOf(w.set, desired(s.places(w.now)))
+	places := s.places(w.now)
+	limits := LimitsOf(w.set, desired(places))
 	before := w.on(step.Node, limits.MaxSurge == 0)
-	served := w.serves(step.Node)
+	served := slices.ContainsFunc(places, func(p *place) bool { // as far as the cache shows
+		_, old, _ := p.pair()
+		return p.name == step.Node && old != nil && old.available
+	})
 	w.ids++
 	p := fixture.PodOfDaemonSet(fixture.DaemonSet(w.set.Name).With(func(d *v1beta1.DaemonSet) { *d = *w.set }), step.Node).
 		Node("").Created(w.now).With(func(p *corev1.Pod) {

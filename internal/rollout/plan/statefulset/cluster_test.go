@@ -42,6 +42,9 @@ func (w *world) kubelet(name string) {
 		}
 	}
 	if p.Spec.NodeName == "" {
+		if w.cordon {
+			return
+		}
 		p.Spec.NodeName = "node"
 		w.storePod(p)
 		return
@@ -57,7 +60,7 @@ func (w *world) kubelet(name string) {
 		status.ContainerID = fmt.Sprintf("c://%s/%d", name, status.RestartCount)
 		status.Ready = false // ready at the next step
 	} else {
-		status.Ready = !strings.HasPrefix(c.Image, "bad")
+		status.Ready = !strings.HasPrefix(c.Image, "bad") && !w.broken[name]
 	}
 	p.Status.Phase = corev1.PodRunning
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{status}
@@ -226,21 +229,22 @@ func (w *world) round() (busy bool) {
 	for _, name := range w.claims.names() {
 		w.volumes(name)
 	}
-	step := 1
-	if w.offline && !busy && w.version == before {
-		step = 60 // waiting for a restart
+	busy = busy || w.version != before || len(w.pods.live) != pods || len(w.claims.live) != claims
+	w.now = w.now.Add(time.Second)
+	if !busy && w.requeue > 0 {
+		w.now = w.now.Add(w.requeue) // nothing but time makes a difference
+		return true
 	}
-	w.now = w.now.Add(time.Duration(step) * time.Second)
-	return busy || w.version != before || len(w.pods.live) != pods || len(w.claims.live) != claims
+	return busy
 }
 
-// settle runs rounds until nothing happens any more, for longer than any wait takes.
+// settle runs rounds until nothing happens any more.
 func (w *world) settle() {
 	quiet := 0
 	for range 3000 {
 		if w.round() {
 			quiet = 0
-		} else if quiet++; quiet > int(MinReadySeconds(w.set))+6 {
+		} else if quiet++; quiet > 2 {
 			return
 		}
 	}

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/ordinal"
+	"github.com/kruisectl/kruisectl/internal/podready"
 )
 
 // burst is how many Pods one pass creates at most.
@@ -40,9 +43,8 @@ type decider struct {
 	states            map[bool]v1beta1.LifecycleState // of new Pods, by whether they are updated
 
 	plan Plan
-	// stopReason and stop say why the rest must wait, once something stopped the pass.
-	stopReason Reason
-	stop       string
+	// stop says why the rest must wait, once something stopped a pass of OrderedReady.
+	stop string
 }
 
 func newDecider(s *Snapshot, now time.Time) *decider {
@@ -125,16 +127,34 @@ func (d *decider) fill() {
 // inspect completes the views of Pods: in-place updates, volumes and claims.
 func (d *decider) inspect() {
 	for _, v := range d.pods {
-		if !v.terminating && !v.terminal {
-			v.next = inplace.Next(v.pod, d.engine, d.now)
+		v.complete = !v.terminating && !v.terminal
+		if v.complete && !updatesSettled(v) {
+			if next := inplace.Next(v.pod, d.engine, d.now); next.Action != inplace.Done {
+				v.next, v.complete = &next, next.Action == inplace.Ready
+			}
 		}
-		v.complete = v.next.Action == inplace.Done || v.next.Action == inplace.Ready
 		v.down = !v.healthy() || !v.available || !v.complete
 		v.lacks = missingVolume(d.s.Set, v.pod)
 		if d.expands && v.inRange {
 			d.inspectClaims(v)
 		}
 	}
+}
+
+// updatesSettled tells without reading the Pod's annotations that no in-place update is in
+// progress: the last step of each is to make the condition True, and then the Pod Normal.
+// Large sets have the annotations of their last update on every Pod.
+func updatesSettled(v *view) bool {
+	if v.state != v1beta1.LifecycleNormal || !podready.HasGate(v.pod, v1beta1.InPlaceUpdateReady) {
+		return false
+	}
+	for _, key := range []string{v1beta1.InPlaceUpdateGraceAnnotation, v1beta1.InPlaceUpdateGraceAnnotationOld} {
+		if _, grace := v.pod.Annotations[key]; grace {
+			return false
+		}
+	}
+	c := podready.Condition(v.pod, v1beta1.InPlaceUpdateReady)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // hold puts a Pod into Held, with the first reason that is found.
@@ -158,10 +178,10 @@ func (d *decider) add(list *[]Step, v *view, s Step) {
 	*list = append(*list, s)
 }
 
-// stopAt ends the pass: what comes after must wait.
-func (d *decider) stopAt(why Reason, detail string, args ...any) {
+// stopAt ends a pass of OrderedReady: what comes after must wait.
+func (d *decider) stopAt(detail string, args ...any) {
 	if d.stop == "" {
-		d.stopReason, d.stop = why, fmt.Sprintf(detail, args...)
+		d.stop = fmt.Sprintf(detail, args...)
 	}
 }
 
@@ -214,14 +234,14 @@ func (d *decider) account() {
 		switch {
 		case v.touched || v.held:
 		case v.pod == nil:
-			d.hold(v, d.stopReason, "%s", d.stop)
+			d.hold(v, HeldOrder, "%s", d.stop)
 		case v.due() || v.specified && !v.terminating:
 			d.accountUpdate(v)
 		}
 	}
 	for _, v := range d.condemned {
 		if !v.touched && !v.held && !v.terminating {
-			d.hold(v, d.stopReason, "%s", d.stop)
+			d.hold(v, HeldOrder, "%s", d.stop)
 		}
 	}
 }
@@ -236,8 +256,8 @@ func (d *decider) accountUpdate(v *view) {
 		d.hold(v, HeldPaused, "spec.updateStrategy.rollingUpdate.paused is true")
 	case !v.candidate && !v.specified:
 		d.hold(v, HeldPartition, "partition keeps %d of %d Pods at revision %s", d.limits.Partition, d.limits.Replicas, d.s.Current.Name)
-	case d.stop != "" && !d.parallel:
-		d.hold(v, d.stopReason, "%s", d.stop)
+	case d.stop != "":
+		d.hold(v, HeldOrder, "%s", d.stop)
 	default:
 		d.holdBudget(v)
 	}

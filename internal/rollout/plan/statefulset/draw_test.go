@@ -62,19 +62,19 @@ func drawSet(t *rapid.T) fixture.StatefulSetBuilder {
 			v1beta1.OnPodRollingUpdateVolumeClaimUpdateStrategyType, v1beta1.OnDeleteVolumeClaimUpdateStrategyType,
 		}).Draw(t, "claimUpdates")
 		for i := range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "claims") {
-			s.Spec.VolumeClaimTemplates = append(s.Spec.VolumeClaimTemplates, claimTemplate(fmt.Sprintf("data%d", i), 1))
+			s.Spec.VolumeClaimTemplates = append(s.Spec.VolumeClaimTemplates, claimTemplate(fmt.Sprintf("data%d", i)))
 		}
 	})
 	return b
 }
 
-func claimTemplate(name string, gigabytes int64) corev1.PersistentVolumeClaim {
+func claimTemplate(name string) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: new("grows"),
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:        corev1.VolumeResourceRequirements{Requests: size(gigabytes)},
+			Resources:        corev1.VolumeResourceRequirements{Requests: size(1)},
 		},
 	}
 }

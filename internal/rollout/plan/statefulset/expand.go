@@ -54,8 +54,8 @@ func (d *decider) inspectClaims(v *view) {
 }
 
 func (d *decider) forbid(v *view, why Reason, detail string) {
-	if v.forbidden.Why == "" {
-		v.forbidden = Step{Why: why, Detail: detail}
+	if v.forbidden == nil {
+		v.forbidden = &Step{Why: why, Detail: detail}
 	}
 }
 
@@ -82,8 +82,8 @@ func (d *decider) expandClaims(v *view) bool {
 	switch {
 	case !d.expands:
 		return true
-	case v.forbidden.Why != "":
-		d.holdStep(v, v.forbidden)
+	case v.forbidden != nil:
+		d.holdStep(v, *v.forbidden)
 		return false
 	case v.completed:
 		return true

@@ -76,7 +76,7 @@ func Preview(s Snapshot, now time.Time) []PodPreview {
 		}
 	}
 	if !settled {
-		extrapolate(index, last, batch, size)
+		extrapolate(index, last, newDecider(&m.snapshot, m.now).order, batch, size)
 	}
 	for _, h := range last.Held {
 		if p := index[h.Pod]; p != nil && p.Action == PodKeep {
@@ -119,12 +119,16 @@ func (d *decider) wayText(v *view) (PodAction, []inplace.Reason) {
 }
 
 // extrapolate lets the Pods that wait for their turn follow, size at a time, in the order
-// in which they wait.
-func extrapolate(index map[string]*PodPreview, last Plan, batch, size int) {
-	waiting := 0
+// of the update.
+func extrapolate(index map[string]*PodPreview, last Plan, order []*view, batch, size int) {
+	waits := map[string]bool{}
 	for _, h := range last.Held {
-		p := index[h.Pod]
-		if p == nil || p.Batch > 0 || h.Why != HeldMaxUnavailable && h.Why != HeldOrder || p.Way == PodBlocked || p.Way == "" {
+		waits[h.Pod] = h.Why == HeldMaxUnavailable || h.Why == HeldOrder
+	}
+	waiting := 0
+	for _, v := range order {
+		p := index[v.name]
+		if p == nil || p.Batch > 0 || !waits[v.name] || p.Way == PodBlocked || p.Way == "" {
 			continue
 		}
 		p.Action, p.Batch = p.Way, batch+1+waiting/size

@@ -218,7 +218,7 @@ func (c *promises) partition() {
 	}
 	for _, created := range c.plan.Create {
 		count(&updated, created.Revision == c.s.Update.Name)
-		if position := r.Position(created.Ordinal); Unordered(c.s.Set) == nil && c.s.Current != c.s.Update &&
+		if position := r.Position(created.Ordinal); Unordered(c.s.Set) == nil && Rolling(c.s.Set) != nil && c.s.Current != c.s.Update &&
 			(created.Revision == c.s.Update.Name) != (position >= limits.Partition) {
 			c.fail("creates %s at %s, partition %d", created.Pod, created.Revision, limits.Partition)
 		}

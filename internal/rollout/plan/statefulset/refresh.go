@@ -41,21 +41,28 @@ func (d *decider) refresh() {
 		if v.touched || v.terminating || v.terminal {
 			continue
 		}
-		d.plan.wish(v.next.After)
+		next := v.next
+		if next == nil {
+			if v.state == v1beta1.LifecycleNormal {
+				continue // the most frequent case
+			}
+			next = &inplace.Step{Action: inplace.Done}
+		}
+		d.plan.wish(next.After)
 		facts := lifecycle.Facts{Complete: v.complete, AtUpdateRevision: v.updated}
 		if v.state == v1beta1.LifecyclePreparingUpdate {
 			// An update that is not wanted any more lets the Pod go, like one that is done.
 			facts.AtUpdateRevision = v.updated || !d.wantsUpdate(v)
 		}
 		t, moves := lifecycle.OnRefresh(v.pod, d.s.Set.Spec.Lifecycle, facts)
-		step := Step{Do: Refresh, Why: ReasonRefresh, Detail: string(v.next.Action)}
+		step := Step{Do: Refresh, Why: ReasonRefresh, Detail: string(next.Action)}
 		if moves {
 			step.Transition, step.Why, step.Detail = t, ReasonLifecycle, t.String()
 		}
 		switch {
 		case moves && !v.complete:
 			step.Do = Move
-		case moves, v.next.Action != inplace.Done && v.next.Action != inplace.Wait:
+		case moves, next.Action != inplace.Done && next.Action != inplace.Wait:
 		default:
 			continue
 		}

@@ -149,7 +149,7 @@ func edit(t *rapid.T, w *world) {
 					return
 				}
 			}
-			s.Spec.VolumeClaimTemplates = append(s.Spec.VolumeClaimTemplates, claimTemplate(name, 1))
+			s.Spec.VolumeClaimTemplates = append(s.Spec.VolumeClaimTemplates, claimTemplate(name))
 		})
 	case 13:
 		policy := drawRetention(t)

@@ -18,21 +18,21 @@ func (d *decider) scaleOrdered() {
 		switch {
 		case v.pod == nil:
 			if d.create(v); v.touched {
-				d.stopAt(HeldOrder, "Pod %s is created first", v.name)
+				d.stopAt("Pod %s is created first", v.name)
 			} else {
-				d.stopAt(HeldOrder, "Pod %s cannot be created yet", v.name)
+				d.stopAt("Pod %s cannot be created yet", v.name)
 			}
 			return
 		case v.terminating:
-			d.stopAt(HeldOrder, "Pod %s is being deleted", v.name)
+			d.stopAt("Pod %s is being deleted", v.name)
 			return
 		case v.terminal:
 			d.remove(&d.plan.Scale, v, d.deletion(v))
-			d.stopAt(HeldOrder, "Pod %s has ended and is replaced first", v.name)
+			d.stopAt("Pod %s has ended and is replaced first", v.name)
 			return
 		case !v.available:
 			d.progress()
-			d.stopAt(d.notAvailable(v))
+			d.stopAt("%s", d.notAvailable(v))
 			return
 		}
 	}
@@ -42,14 +42,14 @@ func (d *decider) scaleOrdered() {
 }
 
 // notAvailable says of a Pod in one sentence why others must wait for it.
-func (d *decider) notAvailable(v *view) (why Reason, detail string) {
+func (d *decider) notAvailable(v *view) string {
 	switch {
 	case v.availableIn > 0:
-		return HeldOrder, fmt.Sprintf("Pod %s is ready, but not yet for minReadySeconds %d", v.name, MinReadySeconds(d.s.Set))
+		return fmt.Sprintf("Pod %s is ready, but not yet for minReadySeconds %d", v.name, MinReadySeconds(d.s.Set))
 	case v.ready:
-		return HeldOrder, fmt.Sprintf("Pod %s is in state %s", v.name, v.state)
+		return fmt.Sprintf("Pod %s is in state %s", v.name, v.state)
 	}
-	return HeldOrder, fmt.Sprintf("Pod %s is not ready", v.name)
+	return fmt.Sprintf("Pod %s is not ready", v.name)
 }
 
 // progress takes one Pod that waited for a hook one step on, although Pods below are not
@@ -95,7 +95,7 @@ func (d *decider) condemnOrdered() {
 	}
 	switch {
 	case v.terminating:
-		d.stopAt(HeldOrder, "Pod %s is being deleted", v.name)
+		d.stopAt("Pod %s is being deleted", v.name)
 		return
 	case v.state == v1beta1.LifecyclePreparingDelete, v.terminal, v == first, v.available:
 		d.condemn(v)
@@ -104,7 +104,7 @@ func (d *decider) condemnOrdered() {
 	case first != nil:
 		d.hold(v, HeldUnavailable, "the Pod is not available and neither is %s below it: OrderedReady removes no Pod of a set that is unwell", first.name)
 	}
-	d.stopAt(HeldOrder, "Pod %s is removed first", v.name)
+	d.stopAt("Pod %s is removed first", v.name)
 }
 
 // scaleParallel is the scale pass of Parallel: nothing waits for health, but creation for

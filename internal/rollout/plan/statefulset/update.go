@@ -31,7 +31,7 @@ func (d *decider) update() {
 			d.advance(v)
 		}
 		if !d.parallel && (v.touched || v.held) {
-			d.stopAt(HeldOrder, "Pod %s comes first", v.name)
+			d.stopAt("Pod %s comes first", v.name)
 			return // the ones below wait for it
 		}
 	}
@@ -59,7 +59,7 @@ func (d *decider) inOrder() []*view {
 
 // hasWork tells whether a candidate or its claims are not as the spec wants them.
 func (d *decider) hasWork(v *view) bool {
-	return v.due() || v.restart || len(v.growing) > 0 || v.forbidden.Why != ""
+	return v.due() || v.restart || len(v.growing) > 0 || v.forbidden != nil
 }
 
 // specified deletes marked Pods, highest first, as far as maxUnavailable allows
@@ -75,7 +75,7 @@ func (d *decider) specified() (ends bool) {
 		}
 		d.remove(&d.plan.Update, v, d.deletion(v))
 		if !d.parallel {
-			d.stopAt(HeldOrder, "Pod %s is deleted first", v.name)
+			d.stopAt("Pod %s is deleted first", v.name)
 			return true
 		}
 	}

@@ -43,6 +43,10 @@ func Available(pod *corev1.Pod, minReadySeconds int32, now time.Time) (available
 	if !ready || lifecycle.State(pod) != v1beta1.LifecycleNormal {
 		return false, 0
 	}
+	return readyFor(since, minReadySeconds, now)
+}
+
+func readyFor(since time.Time, minReadySeconds int32, now time.Time) (available bool, wait time.Duration) {
 	wait = time.Duration(minReadySeconds)*time.Second - now.Sub(since)
 	if minReadySeconds <= 0 || wait <= 0 {
 		return true, 0
@@ -76,20 +80,20 @@ type view struct {
 	updated bool
 
 	// What Decide adds.
-	candidate bool // the update may reach the Pod: the partition does not keep it
-	next      inplace.Step
-	complete  bool     // no in-place update is in progress
-	lacks     string   // the first claim template that the Pod has no volume for
-	completed bool     // claims are in line with their templates, or will be with a new start
-	growing   []growth // claims that are to be expanded
-	forbidden Step     // why they cannot; Why is empty when they can
-	restart   bool     // a file system grows only when the Pod starts anew
-	owning    bool     // owners of a claim are written in this pass
-	expanding bool     // a claim is being expanded
-	down      bool     // does not serve, or will not once the plan is carried out
-	touched   bool     // has a step
-	leaving   bool     // the step deletes it, or begins to
-	held      bool     // is in Held
+	candidate bool          // the update may reach the Pod: the partition does not keep it
+	next      *inplace.Step // of the in-place engine; nil when it is done
+	complete  bool          // no in-place update is in progress
+	lacks     string        // the first claim template that the Pod has no volume for
+	completed bool          // claims are in line with their templates, or will be with a new start
+	growing   []growth      // claims that are to be expanded
+	forbidden *Step         // why they cannot; nil when they can
+	restart   bool          // a file system grows only when the Pod starts anew
+	owning    bool          // owners of a claim are written in this pass
+	expanding bool          // a claim is being expanded
+	down      bool          // does not serve, or will not once the plan is carried out
+	touched   bool          // has a step
+	leaving   bool          // the step deletes it, or begins to
+	held      bool          // is in Held
 }
 
 // healthy: in state Normal, running, ready, not terminating (statefulset.md 7.5).
@@ -122,10 +126,13 @@ func (s *Snapshot) views(r ordinal.Range, now time.Time) []*view {
 			state:       lifecycle.State(p),
 			terminating: p.DeletionTimestamp != nil,
 			terminal:    IsTerminal(p),
-			ready:       IsReady(p),
+		}
+		var since time.Time
+		since, v.ready = readySince(p)
+		if v.ready && v.state == v1beta1.LifecycleNormal {
+			v.available, v.availableIn = readyFor(since, minReady, now)
 		}
 		_, v.specified = p.Labels[v1beta1.SpecifiedDeleteLabel]
-		v.available, v.availableIn = Available(p, minReady, now)
 		v.updated = v.at(s.Update)
 		list = append(list, v)
 	}

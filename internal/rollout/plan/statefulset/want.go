@@ -157,7 +157,7 @@ func (d *decider) wantsDeletion(v *view) bool {
 
 // wantsUpdate tells whether a Pod is to be updated, now or later, and nothing forbids it.
 func (d *decider) wantsUpdate(v *view) bool {
-	return v.candidate && v.due() && v.forbidden.Why == "" && !d.wayOf(v).blocked
+	return v.candidate && v.due() && v.forbidden == nil && !d.wayOf(v).blocked
 }
 
 // deletion is the step that deletes a Pod in range, but for the action.

@@ -100,10 +100,14 @@ type world struct {
 	gates     Gates
 	// offline: file systems grow only when a Pod starts.
 	offline bool
+	// broken are Pods that never become ready; with cordon no Pod gets a node.
+	broken map[string]bool
+	cordon bool
 	// outside are Pods that somebody else took out of service, until they serve again.
 	outside map[string]bool
 
 	version, uids, passes int
+	requeue               time.Duration // when the last pass wants to look again
 	story                 []string
 	deleted               []Step // deletions by the controller
 	lost                  []string
@@ -114,7 +118,7 @@ func newWorld(b fixture.StatefulSetBuilder, fail func(string, ...any)) *world {
 		fail: fail, now: fixture.Created, set: b.Obj(),
 		pods: newShelf[*corev1.Pod](), claims: newShelf[*corev1.PersistentVolumeClaim](),
 		gates:   Gates{AutoDeletePVC: true, AutoResizePVC: true, StartOrdinal: true, PodIndexLabel: true},
-		outside: map[string]bool{},
+		outside: map[string]bool{}, broken: map[string]bool{},
 	}
 	w.seen = w.set
 	return w
@@ -221,6 +225,7 @@ func (w *world) reconcile(fails func() bool) bool {
 	w.passes++
 	s := w.snapshot()
 	plan := Decide(s, w.now)
+	w.requeue = plan.Requeue
 	checkPlan(w.fail, s, w.now, plan)
 	for _, step := range plan.Refresh {
 		if !fails() {
