@@ -228,29 +228,9 @@ func testPush(t *testing.T, c *Cluster, kube kubernetes.Interface) {
 func testVolumes(t *testing.T, c *Cluster, kube kubernetes.Interface) {
 	claims := kube.CoreV1().PersistentVolumeClaims("default")
 	classes := []string{volumes.ClassExpandable, volumes.ClassFixed, ""} // the last one takes the default class
-	user := func(name string) *corev1.Pod {
-		pod := podOn("", name, "nginx:1.16")
-		for i := range classes {
-			claim := fmt.Sprintf("claim-%d", i)
-			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-			}})
-			pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: claim, MountPath: "/" + claim})
-		}
-		return pod
-	}
+	user := func(name string) *corev1.Pod { return withClaims(podOn("", name, "nginx:1.16"), len(classes)) }
 	for i, class := range classes {
-		claim := &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("claim-%d", i)},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-			},
-		}
-		if class != "" {
-			claim.Spec.StorageClassName = &class
-		}
-		_, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
+		_, err := claims.Create(t.Context(), claimOf(fmt.Sprintf("claim-%d", i), class), metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 	first := run(t, kube, user("first-user"))
@@ -291,6 +271,33 @@ func testVolumes(t *testing.T, c *Cluster, kube kubernetes.Interface) {
 	left, err := filepath.Glob(filepath.Join(c.State.volumesDir(), "files", "*", "*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// claimOf asks for 1Gi of a class, of the default one if class is "".
+func claimOf(name, class string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	if class != "" {
+		claim.Spec.StorageClassName = &class
+	}
+	return claim
+}
+
+// withClaims mounts claim-0 and so on, n of them, in the Pod.
+func withClaims(pod *corev1.Pod, n int) *corev1.Pod {
+	for i := range n {
+		claim := fmt.Sprintf("claim-%d", i)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}})
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: claim, MountPath: "/" + claim})
+	}
+	return pod
 }
 
 // inPod runs a shell command in a Pod and returns its output.
@@ -353,13 +360,15 @@ func TestCrashedClusterIsReplaced(t *testing.T) {
 	before := snapshot(t)
 	t.Run("crash", func(t *testing.T) {
 		c, kube := up(t, Options{Name: name, Nodes: 1})
-		run(t, kube, podOn("node1", "app", "nginx:1.16"))
+		_, err := kube.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), claimOf("claim-0", ""), metav1.CreateOptions{})
+		require.NoError(t, err)
+		run(t, kube, withClaims(podOn("", "app", "nginx:1.16"), 1))
 		require.NoError(t, machine.KillAll(t.Context(), func() []int { return machine.Members(name) }))
 		require.NotEmpty(t, machine.CgroupMembers(""), "containers survive")
 		require.Equal(t, Broken, c.Status(t.Context()).Phase)
 		require.NoError(t, os.RemoveAll(runDir(name)), "as a boot does")
 		_, kube = up(t, Options{Name: name, Nodes: 1})
-		_, err := kube.CoreV1().Pods("default").Get(t.Context(), "app", metav1.GetOptions{})
+		_, err = kube.CoreV1().Pods("default").Get(t.Context(), "app", metav1.GetOptions{})
 		require.True(t, apierrors.IsNotFound(err), "a new cluster: %v", err)
 	})
 	require.Equal(t, before, snapshot(t))
