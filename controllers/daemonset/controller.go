@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/events"
 	"github.com/kruisectl/kruisectl/internal/expectation"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/internal/inplace"
@@ -105,11 +106,14 @@ func Add(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	gates := o.Features
+	recorder, err := events.NewRecorder(mgr, name)
+	if err != nil {
+		return err
+	}
 	r := &Reconciler{
-		client: mgr.GetClient(),
-		live:   mgr.GetAPIReader(),
-		// The events of this API carry the component in the place where tools look for it.
-		events:   mgr.GetEventRecorderFor(name), //nolint:staticcheck // events.k8s.io has no source.component
+		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
+		events:   recorder,
 		clock:    o.Clock,
 		writer:   owned.Writer{Client: mgr.GetClient(), Tracker: expectation.NewTracker(o.Clock, o.ExpectationTimeout, nil)},
 		pods:     &podupdate.Updater{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: o.Clock},

@@ -68,7 +68,7 @@ func (r *Reconciler) createRevision(ctx context.Context, snap *snapshot, candida
 		if err := r.live.Get(ctx, client.ObjectKeyFromObject(candidate), existing); err != nil {
 			return nil, err
 		}
-		if owner := metav1.GetControllerOfNoCopy(existing); revision.SameDaemonSetTemplate(existing, candidate) && (owner == nil || owner.UID == snap.Set.UID) {
+		if owner := metav1.GetControllerOfNoCopy(existing); revision.Equal(existing, candidate) && (owner == nil || owner.UID == snap.Set.UID) {
 			return existing, nil
 		}
 		count := int32(1)

@@ -3,7 +3,6 @@
 package revision
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 
@@ -66,24 +65,6 @@ func FindDaemonSet(set *v1beta1.DaemonSet, stored []*appsv1.ControllerRevision) 
 		found.Update, found.Action = r, ActionRenumber
 	}
 	return found, nil
-}
-
-// sameTemplate tells whether r stores what data says, also if the bytes differ.
-func sameTemplate(r *appsv1.ControllerRevision, data []byte) bool {
-	if bytes.Equal(r.Data.Raw, data) {
-		return true
-	}
-	template, err := Template(r)
-	if err != nil {
-		return false // nothing that this controller could have written
-	}
-	again, err := Data(template)
-	return err == nil && bytes.Equal(again, data)
-}
-
-// SameDaemonSetTemplate tells whether two revisions of a DaemonSet mean the same template.
-func SameDaemonSetTemplate(a, b *appsv1.ControllerRevision) bool {
-	return sameTemplate(a, b.Data.Raw) || sameTemplate(b, a.Data.Raw)
 }
 
 func newDaemonSet(set *v1beta1.DaemonSet, data []byte, number int64) *appsv1.ControllerRevision {

@@ -122,9 +122,24 @@ func Rename(r *appsv1.ControllerRevision, owner string, collisionCount int32) {
 	r.Name = Name(owner, Hash(r.Data.Raw, collisionCount))
 }
 
-// Equal reports whether two revisions hold the same template: their bytes are equal.
+// Equal reports whether two revisions hold the same template: their bytes are equal, or
+// would be if this library had encoded both. Another release or another API library writes
+// other bytes for the same template, and no Pod must restart for that (statefulset.md 6).
 func Equal(a, b *appsv1.ControllerRevision) bool {
-	return bytes.Equal(a.Data.Raw, b.Data.Raw)
+	return sameTemplate(a, b.Data.Raw) || sameTemplate(b, a.Data.Raw)
+}
+
+// sameTemplate tells whether r stores what data says, also if the bytes differ.
+func sameTemplate(r *appsv1.ControllerRevision, data []byte) bool {
+	if bytes.Equal(r.Data.Raw, data) {
+		return true
+	}
+	template, err := Template(r)
+	if err != nil {
+		return false // nothing that this product could have written
+	}
+	again, err := Data(template)
+	return err == nil && bytes.Equal(again, data)
 }
 
 // Template decodes the Pod template that r stores.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -214,4 +215,39 @@ func TestRenameChangesOnlyTheName(t *testing.T) {
 	revision.Rename(r, "web", 1)
 	assert.Equal(t, "web-"+revision.Hash(r.Data.Raw, 1), r.Name)
 	assert.Equal(t, label, r.Labels["controller.kubernetes.io/hash"])
+}
+
+func TestAnotherEncodingIsTheSameTemplate(t *testing.T) {
+	t.Parallel()
+	set := fixture.StatefulSet("db").Obj()
+	set.Status.CurrentRevision, set.Status.UpdateRevision = "", ""
+	ours, err := revision.New(revision.OfStatefulSet(set), 1)
+	require.NoError(t, err)
+	written := func(old, new string) *appsv1.ControllerRevision {
+		r := ours.DeepCopy()
+		r.Name = "db-fromelsewhere"
+		require.Contains(t, string(r.Data.Raw), old)
+		r.Data.Raw = []byte(strings.Replace(string(r.Data.Raw), old, new, 1))
+		return r
+	}
+	for name, tc := range map[string]struct {
+		old, new string
+		same     bool
+	}{
+		"without the nil creation time":   {`"creationTimestamp":null,`, ``, true},
+		"with an empty map":               {`"resources":{}`, `"resources":{"limits":{}}`, true},
+		"with spaces":                     {`{"spec":`, `{ "spec": `, true},
+		"of another image":                {`"image":"`, `"image":"x`, false},
+		"that is no template at all":      {`{"spec":`, `{"spec":[`, false},
+		"with a field that is set to nil": {`"resources":{}`, `"env":null,"resources":{}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			theirs := written(tc.old, tc.new)
+			assert.Equal(t, tc.same, revision.Equal(theirs, ours))
+			found, err := revision.Find(revision.OfStatefulSet(set), []*appsv1.ControllerRevision{theirs})
+			require.NoError(t, err)
+			assert.Equal(t, tc.same, found.Update.Name == theirs.Name, "the name is kept")
+		})
+	}
 }

@@ -88,7 +88,7 @@ func (c situation) snapshot() Snapshot {
 		Set: c.set.Obj(), Gates: c.gates, Backoffs: c.backoffs, Update: next,
 		Revisions: []*appsv1.ControllerRevision{old, next}, InPlace: inplace.Options{EnvFromMetadata: true},
 	}
-	if revision.SameDaemonSetTemplate(old, next) {
+	if revision.Equal(old, next) {
 		s.Update, s.Revisions = old, s.Revisions[:1]
 	}
 	for _, n := range c.nodes {

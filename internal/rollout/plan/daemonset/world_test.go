@@ -128,7 +128,7 @@ func (w *world) change(what string, edit func(*v1beta1.DaemonSet)) {
 	edit(w.set)
 	w.set.Generation++
 	w.backoffs = map[string]Backoff{}
-	if !revision.SameDaemonSetTemplate(w.revision(before), w.revision(&w.set.Spec.Template)) {
+	if !revision.Equal(w.revision(before), w.revision(&w.set.Spec.Template)) {
 		w.down, w.surging = map[string]bool{}, map[string]bool{}
 	}
 	w.tell("user: %s", what)
