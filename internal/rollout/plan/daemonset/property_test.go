@@ -267,7 +267,7 @@ func drawSnapshot(t *rapid.T) Snapshot {
 
 // TestOneStepFromAnywhereKeepsTheLimits also takes snapshots that nothing leads to.
 func TestOneStepFromAnywhereKeepsTheLimits(t *testing.T) {
-	property.Many(t, 20000, func(t *rapid.T) {
+	property.Many(t, 32000, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		p := Decide(s, now)
 		checkPlan(t.Fatalf, s, p, now)

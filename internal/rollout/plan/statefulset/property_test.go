@@ -15,7 +15,7 @@ import (
 // TestOneStepFromAnywhereKeepsThePromises: whatever the situation, also one that no
 // rollout leads to.
 func TestOneStepFromAnywhereKeepsThePromises(t *testing.T) {
-	property.Many(t, 20000, func(t *rapid.T) {
+	property.Many(t, 32000, func(t *rapid.T) {
 		s := drawSnapshot(t)
 		checkPlan(t.Fatalf, s, now, Decide(s, now))
 	})
