@@ -22,6 +22,7 @@ import (
 	"github.com/kruisectl/kruisectl/controllers/podreadiness"
 	"github.com/kruisectl/kruisectl/controllers/statefulset"
 	"github.com/kruisectl/kruisectl/internal/features"
+	"github.com/kruisectl/kruisectl/internal/workload"
 	"github.com/kruisectl/kruisectl/webhook/server"
 )
 
@@ -46,21 +47,14 @@ func (w wiring) controllers() []entry {
 	return []entry{
 		{name: "cloneset", kind: "CloneSet", add: func(mgr ctrl.Manager) error {
 			return cloneset.Add(mgr, cloneset.Options{
-				Workers: *o.workers["cloneset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
-				ExpectationTimeout: o.expectationTimeout, ExcludePreparingDelete: o.excludePreparing, CopyLists: o.deepCopyLists,
+				Settings: w.settings("cloneset"), ExcludePreparingDelete: o.excludePreparing, CopyLists: o.deepCopyLists,
 			})
 		}},
 		{name: "statefulset", kind: "StatefulSet", add: func(mgr ctrl.Manager) error {
-			return statefulset.Add(mgr, statefulset.Options{
-				Workers: *o.workers["statefulset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
-				ExpectationTimeout: o.expectationTimeout,
-			})
+			return statefulset.Add(mgr, statefulset.Options{Settings: w.settings("statefulset")})
 		}},
 		{name: "daemonset", kind: "DaemonSet", add: func(mgr ctrl.Manager) error {
-			return daemonset.Add(mgr, daemonset.Options{
-				Workers: *o.workers["daemonset"], RateLimiter: w.limiter(), Features: o.features, ServerVersion: w.api.version,
-				ExpectationTimeout: o.expectationTimeout, AssignToNodes: !o.daemonPodsByScheduler,
-			})
+			return daemonset.Add(mgr, daemonset.Options{Settings: w.settings("daemonset"), AssignToNodes: !o.daemonPodsByScheduler})
 		}},
 		{name: "nodeimage", kind: "NodeImage", gates: []features.Gate{features.KruiseDaemon}, add: func(mgr ctrl.Manager) error {
 			return nodeimage.Add(mgr, nodeimage.Options{Workers: *o.workers["nodeimage"], RateLimiter: w.limiter(), CreationDelay: o.nodeImageDelay})
@@ -74,6 +68,14 @@ func (w wiring) controllers() []entry {
 		{name: "podreadiness", add: func(mgr ctrl.Manager) error {
 			return podreadiness.Add(mgr, podreadiness.Options{RateLimiter: w.limiter()})
 		}},
+	}
+}
+
+// settings are those of the controller of one kind of workload.
+func (w wiring) settings(kind string) workload.Settings {
+	return workload.Settings{
+		Workers: *w.options.workers[kind], RateLimiter: w.limiter(), Features: w.options.features,
+		ServerVersion: w.api.version, ExpectationTimeout: w.options.expectationTimeout,
 	}
 }
 

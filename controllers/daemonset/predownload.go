@@ -21,7 +21,7 @@ func (r *Reconciler) preDownloadImages(ctx context.Context, snap *snapshot) erro
 		}
 	}
 	now := plan.Status(snap.Snapshot, r.clock.Now())
-	w := workload(snap, &now)
+	w := describe(snap, &now)
 	applier := predownload.Applier{Writer: r.writer, Event: func(kind, reason, format string, args ...any) {
 		r.event(snap, kind, reason, format, args...)
 	}}
@@ -35,8 +35,8 @@ func (r *Reconciler) preDownloadImages(ctx context.Context, snap *snapshot) erro
 	return err
 }
 
-// workload describes the set by its nodes.
-func workload(snap *snapshot, now *v1beta1.DaemonSetStatus) predownload.Workload {
+// describe says of the set, by its nodes, what pulling images beforehand needs.
+func describe(snap *snapshot, now *v1beta1.DaemonSetStatus) predownload.Workload {
 	nodes := predownload.Nodes{Desired: now.DesiredNumberScheduled, Updated: now.UpdatedNumberScheduled, Hash: snap.Hash()}
 	if snap.Set.Status.UpdateRevision == now.UpdateRevision {
 		// A node whose Pod is updated and not ready is as good as one that is not updated.

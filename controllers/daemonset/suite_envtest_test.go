@@ -27,6 +27,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/internal/apitest"
 	"github.com/kruisectl/kruisectl/internal/features"
+	"github.com/kruisectl/kruisectl/internal/workload"
 )
 
 // The suite shares one API server, one manager and one fake kubelet; every test has a
@@ -105,7 +106,7 @@ func start(ctx context.Context, running *sync.WaitGroup, cfg *rest.Config) error
 	if err != nil {
 		return err
 	}
-	if err := Add(mgr, Options{Features: gates}); err != nil {
+	if err := Add(mgr, Options{Settings: workload.Settings{Features: gates}}); err != nil {
 		return err
 	}
 	running.Go(func() {

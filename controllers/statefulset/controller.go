@@ -3,23 +3,11 @@
 package statefulset
 
 import (
-	"errors"
 	"fmt"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/events"
 	"github.com/kruisectl/kruisectl/internal/expectation"
 	"github.com/kruisectl/kruisectl/internal/features"
@@ -27,85 +15,29 @@ import (
 	"github.com/kruisectl/kruisectl/internal/owned"
 	"github.com/kruisectl/kruisectl/internal/podupdate"
 	plan "github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
+	"github.com/kruisectl/kruisectl/internal/workload"
 )
 
 // name is the name of the controller and the component of its events.
 const name = "statefulset-controller"
 
-// Options are what only the program can know. The zero value of each field but Features
-// is replaced by its default.
+// Options are the settings of the StatefulSet controller.
 type Options struct {
-	// Workers is how many StatefulSets are reconciled at once (--statefulset-workers, 3).
-	Workers int
-	// Parallel is how many Pods of one StatefulSet are written at once (32).
-	Parallel int
-	// RateLimiter spaces retries: 5 ms to 1000 s each, 10 per second altogether.
-	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
-	// Features are the feature gates; required.
-	Features *features.Set
-	// Clock is the source of all times.
-	Clock clock.PassiveClock
-	// ExpectationTimeout is after how long an unseen write of our own is reported by the
-	// metric statefulset_expectation_leakage (--expectation-timeout, 5 min). It blocks
-	// nothing: the API server is asked long before.
-	ExpectationTimeout time.Duration
-	// ServerVersion is the gitVersion of the API server; asked for when empty.
-	ServerVersion string
-}
-
-func (o *Options) complete(mgr ctrl.Manager) error {
-	if o.Features == nil {
-		return errors.New("setting up the StatefulSet controller: no feature gates given")
-	}
-	if o.Workers <= 0 {
-		o.Workers = 3
-	}
-	if o.Parallel <= 0 {
-		o.Parallel = 32
-	}
-	if o.RateLimiter == nil {
-		o.RateLimiter = workqueue.NewTypedMaxOfRateLimiter(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 1000*time.Second),
-			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(10, 100)},
-		)
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.ExpectationTimeout <= 0 {
-		o.ExpectationTimeout = 5 * time.Minute
-	}
-	if o.ServerVersion == "" {
-		d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-		if err != nil {
-			return fmt.Errorf("making a discovery client: %w", err)
-		}
-		v, err := d.ServerVersion()
-		if err != nil {
-			return fmt.Errorf("asking the API server for its version: %w", err)
-		}
-		o.ServerVersion = v.GitVersion
-	}
-	return nil
+	workload.Settings
 }
 
 // Add adds the StatefulSet controller to mgr. Its field index by owner UID is shared with
 // other controllers that add the same one.
 func Add(mgr ctrl.Manager, o Options) error {
-	if err := o.complete(mgr); err != nil {
+	if err := o.Complete(mgr, "StatefulSet"); err != nil {
 		return err
 	}
-	leakage, err := register(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "statefulset_expectation_leakage",
-		Help: "Writes of the StatefulSet controller that its cache had not shown after the expectation timeout.",
-	}, []string{"namespace", "name"}))
+	leakage, err := workload.Leakage("statefulset_expectation_leakage", "StatefulSet")
 	if err != nil {
 		return err
 	}
 	gates := o.Features
-	tracker := expectation.NewTracker(o.Clock, o.ExpectationTimeout, func(owner types.NamespacedName) {
-		leakage.WithLabelValues(owner.Namespace, owner.Name).Inc()
-	})
+	tracker := expectation.NewTracker(o.Clock, o.ExpectationTimeout, leakage)
 	recorder, err := events.NewRecorder(mgr, name)
 	if err != nil {
 		return err
@@ -133,12 +65,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 		preDownload: gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 	}
 	if r.preDownload {
-		// Without the CRD there is nothing to pull images with.
-		_, err := mgr.GetRESTMapper().RESTMapping(v1beta1.GroupVersion.WithKind("ImagePullJob").GroupKind(), v1beta1.GroupVersion.Version)
-		if err != nil && !meta.IsNoMatchError(err) {
-			return fmt.Errorf("looking for ImagePullJob: %w", err)
+		if r.preDownload, err = workload.ServesPullJobs(mgr); err != nil {
+			return err
 		}
-		r.preDownload = err == nil
 	}
 	if err := addIndexes(mgr, r.preDownload); err != nil {
 		return err
@@ -152,18 +81,4 @@ func Add(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("making the StatefulSet controller: %w", err)
 	}
 	return watch(mgr, c, r.gates)
-}
-
-// register adds c to the manager's metrics, or returns the one that is there already.
-func register(c *prometheus.CounterVec) (*prometheus.CounterVec, error) {
-	err := metrics.Registry.Register(c)
-	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
-		if existing, ok := already.ExistingCollector.(*prometheus.CounterVec); ok {
-			return existing, nil
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("registering a metric: %w", err)
-	}
-	return c, nil
 }
