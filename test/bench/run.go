@@ -4,12 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -64,8 +66,24 @@ func run(ctx context.Context, o options) (*figures, error) {
 		return nil, fmt.Errorf("creating a Namespace: %w", err)
 	}
 	b.ns = ns.Name
-	defer func() { _ = b.client.Delete(context.WithoutCancel(ctx), ns) }()
-	return b.measure(ctx)
+	f, err := b.measure(ctx)
+	return f, errors.Join(err, b.clear(context.WithoutCancel(ctx), ns))
+}
+
+// clear deletes ns and waits for its end: what the manager writes about Pods that go must
+// not count as the next rollout's.
+func (b *bench) clear(ctx context.Context, ns *corev1.Namespace) error {
+	if err := b.client.Delete(ctx, ns); err != nil {
+		return fmt.Errorf("deleting Namespace %s: %w", ns.Name, err)
+	}
+	err := wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
+		err := b.client.Get(ctx, client.ObjectKeyFromObject(ns), ns)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the end of Namespace %s: %w", ns.Name, err)
+	}
+	return nil
 }
 
 func (b *bench) measure(ctx context.Context) (*figures, error) {
