@@ -21,18 +21,10 @@ func (r *Reconciler) preDownloadImages(ctx context.Context, snap *snapshot) erro
 		}
 	}
 	now := plan.Status(snap.Snapshot, r.clock.Now())
-	w := describe(snap, &now)
 	applier := predownload.Applier{Writer: r.writer, Event: func(kind, reason, format string, args ...any) {
 		r.event(snap, kind, reason, format, args...)
 	}}
-	labelled, err := applier.Apply(ctx, w, predownload.Decide(w, old, snap.Update, snap.EngineOptions()), snap.Update)
-	for i := range snap.Revisions {
-		if snap.Revisions[i] == snap.Update {
-			snap.Revisions[i] = labelled
-		}
-	}
-	snap.Update = labelled
-	return err
+	return applier.Keep(ctx, describe(snap, &now), old, snap.EngineOptions(), &snap.Update, snap.Revisions)
 }
 
 // describe says of the set, by its nodes, what pulling images beforehand needs.

@@ -76,21 +76,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // preDownloadImages keeps the ImagePullJobs of the update revision.
 func (r *Reconciler) preDownloadImages(ctx context.Context, snap *snapshot) error {
-	w := predownload.OfStatefulSet(snap.Set, snap.Current, snap.Update)
-	d := predownload.Decide(w, []*appsv1.ControllerRevision{snap.Current}, snap.Update, snap.EngineOptions())
 	applier := predownload.Applier{Writer: r.objects, Event: func(kind, reason, format string, args ...any) {
 		r.event(snap, kind, reason, format, args...)
 	}}
-	labelled, err := applier.Apply(ctx, w, d, snap.Update)
-	base := snap.Update
-	for i := range snap.Revisions {
-		if snap.Revisions[i] == base {
-			snap.Revisions[i] = labelled
-		}
-	}
-	if snap.Current == base {
-		snap.Current = labelled
-	}
-	snap.Update = labelled
-	return err
+	w := predownload.OfStatefulSet(snap.Set, snap.Current, snap.Update)
+	return applier.Keep(ctx, w, []*appsv1.ControllerRevision{snap.Current}, snap.EngineOptions(), &snap.Update, snap.Revisions, &snap.Current)
 }

@@ -93,6 +93,17 @@ func Rehook(hook *v1beta1.LifecycleHook, pod *corev1.Pod) {
 	maps.Copy(pod.Labels, hook.LabelsHandler)
 }
 
+// Unhook takes all handlers of the hook from the Pod, as whoever answers the hook does.
+func Unhook(hook *v1beta1.LifecycleHook, pod *corev1.Pod) {
+	if hook == nil {
+		return
+	}
+	for k := range hook.LabelsHandler {
+		delete(pod.Labels, k)
+	}
+	pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return slices.Contains(hook.FinalizersHandler, f) })
+}
+
 func empty(hook *v1beta1.LifecycleHook) bool {
 	return hook == nil || len(hook.LabelsHandler)+len(hook.FinalizersHandler) == 0
 }

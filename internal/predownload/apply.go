@@ -15,6 +15,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/events"
+	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/owned"
 )
 
@@ -50,6 +51,24 @@ func (a Applier) Apply(ctx context.Context, w Workload, d Decision, update *apps
 		return a.label(ctx, w, update, v1beta1.ImagePreDownloadCreatedLabel)
 	}
 	return update, nil
+}
+
+// Keep decides about w and applies it. In every one of places and in all, the labelled
+// update revision takes the place of the present one, which is *update.
+func (a Applier) Keep(ctx context.Context, w Workload, old []*appsv1.ControllerRevision, o inplace.Options, update **appsv1.ControllerRevision, all []*appsv1.ControllerRevision, places ...**appsv1.ControllerRevision) error {
+	present := *update
+	labelled, err := a.Apply(ctx, w, Decide(w, old, present, o), present)
+	for i := range all {
+		if all[i] == present {
+			all[i] = labelled
+		}
+	}
+	for _, place := range append(places, update) {
+		if *place == present {
+			*place = labelled
+		}
+	}
+	return err
 }
 
 // label notes on the update revision that the decision was made.

@@ -83,9 +83,9 @@ func (w *world) operator(name string) {
 	p := live.DeepCopy()
 	switch lifecycle.State(p) {
 	case v1beta1.LifecyclePreparingUpdate:
-		unhook(p, lc.InPlaceUpdate)
+		lifecycle.Unhook(lc.InPlaceUpdate, p)
 	case v1beta1.LifecyclePreparingDelete:
-		unhook(p, lc.PreDelete)
+		lifecycle.Unhook(lc.PreDelete, p)
 	case v1beta1.LifecycleUpdated:
 		lifecycle.Rehook(lc.InPlaceUpdate, p)
 	}

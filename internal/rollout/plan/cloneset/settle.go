@@ -4,7 +4,6 @@ package cloneset
 
 import (
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,11 +26,11 @@ func (m *model) settle() {
 		switch state {
 		case v1beta1.LifecyclePreparingUpdate:
 			if lc != nil {
-				unhook(p, lc.InPlaceUpdate)
+				lifecycle.Unhook(lc.InPlaceUpdate, p)
 			}
 		case v1beta1.LifecyclePreparingDelete:
 			if lc != nil {
-				unhook(p, lc.PreDelete)
+				lifecycle.Unhook(lc.PreDelete, p)
 			}
 		default:
 			if lc != nil {
@@ -73,14 +72,4 @@ func (m *model) settled(p *corev1.Pod) {
 		{Type: v1beta1.InPlaceUpdateReady, Status: corev1.ConditionTrue, LastTransitionTime: since},
 		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: since},
 	}
-}
-
-func unhook(p *corev1.Pod, hook *v1beta1.LifecycleHook) {
-	if hook == nil {
-		return
-	}
-	for k := range hook.LabelsHandler {
-		delete(p.Labels, k)
-	}
-	p.Finalizers = slices.DeleteFunc(p.Finalizers, func(f string) bool { return slices.Contains(hook.FinalizersHandler, f) })
 }

@@ -201,9 +201,9 @@ func (w *world) hooks(name string) {
 	p := live.DeepCopy()
 	switch state := lifecycle.State(p); state {
 	case v1beta1.LifecyclePreparingUpdate:
-		unhook(p, lc.InPlaceUpdate)
+		lifecycle.Unhook(lc.InPlaceUpdate, p)
 	case v1beta1.LifecyclePreparingDelete:
-		unhook(p, lc.PreDelete)
+		lifecycle.Unhook(lc.PreDelete, p)
 	case v1beta1.LifecycleUpdated, v1beta1.LifecyclePreparingNormal:
 		lifecycle.Rehook(lc.InPlaceUpdate, p)
 		lifecycle.Rehook(lc.PreDelete, p)

@@ -181,11 +181,11 @@ func (m *model) settle() {
 		switch {
 		case state == v1beta1.LifecyclePreparingUpdate:
 			if lc != nil {
-				unhook(p, lc.InPlaceUpdate)
+				lifecycle.Unhook(lc.InPlaceUpdate, p)
 			}
 		case state == preparingDelete:
 			if lc != nil {
-				unhook(p, lc.PreDelete)
+				lifecycle.Unhook(lc.PreDelete, p)
 			}
 		default:
 			if lc != nil {
@@ -225,14 +225,4 @@ func (m *model) settled(p *corev1.Pod) {
 		{Type: v1beta1.InPlaceUpdateReady, Status: corev1.ConditionTrue, LastTransitionTime: since},
 		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: since},
 	}
-}
-
-func unhook(p *corev1.Pod, hook *v1beta1.LifecycleHook) {
-	if hook == nil {
-		return
-	}
-	for k := range hook.LabelsHandler {
-		delete(p.Labels, k)
-	}
-	p.Finalizers = slices.DeleteFunc(p.Finalizers, func(f string) bool { return slices.Contains(hook.FinalizersHandler, f) })
 }
