@@ -57,10 +57,11 @@ func ContainerRecreateRequest(crr *v1beta1.ContainerRecreateRequest, o Options) 
 
 func recreateStrategy(s *v1beta1.RecreateStrategy, path *field.Path, o Options) field.ErrorList {
 	errs := oneOf(s.FailurePolicy, path.Child("failurePolicy"), v1beta1.RecreateFailurePolicyFail, v1beta1.RecreateFailurePolicyIgnore)
-	for name, n := range map[string]*int64{"terminationGracePeriodSeconds": s.TerminationGracePeriodSeconds, "unreadyGracePeriodSeconds": s.UnreadyGracePeriodSeconds} {
-		if n != nil {
-			errs = append(errs, notNegative(*n, path.Child(name))...)
-		}
+	if n := s.TerminationGracePeriodSeconds; n != nil {
+		errs = append(errs, notNegative(*n, path.Child("terminationGracePeriodSeconds"))...)
+	}
+	if n := s.UnreadyGracePeriodSeconds; n != nil {
+		errs = append(errs, notNegative(*n, path.Child("unreadyGracePeriodSeconds"))...)
 	}
 	if !o.V1alpha1 { // whose schema has no minimum
 		errs = append(errs, notNegative(int64(s.MinStartedSeconds), path.Child("minStartedSeconds"))...)
