@@ -61,6 +61,7 @@ type Runtime struct {
 	images     map[string]cri.Image
 	scripts    map[string]PullScript
 	containers map[string]*Container
+	sandboxes  map[string]cri.Sandbox
 	calls      []string
 	pulls      []cri.Pull
 	running    int
@@ -69,7 +70,7 @@ type Runtime struct {
 
 // New returns an empty runtime with the given name.
 func New(name string) *Runtime {
-	return &Runtime{name: name, images: map[string]cri.Image{}, scripts: map[string]PullScript{}, containers: map[string]*Container{}}
+	return &Runtime{name: name, images: map[string]cri.Image{}, scripts: map[string]PullScript{}, containers: map[string]*Container{}, sandboxes: map[string]cri.Sandbox{}}
 }
 
 // SetDown makes every call fail, or ends that.
@@ -105,6 +106,13 @@ func (r *Runtime) RemoveContainer(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.containers, id)
+}
+
+// AddSandbox gives a Pod its ready sandbox, in place of an earlier one.
+func (r *Runtime) AddSandbox(podUID string, s cri.Sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sandboxes[podUID] = s
 }
 
 // Calls lists the calls so far, such as "PullImage nginx:1" or "StopContainer abc".
@@ -252,6 +260,20 @@ func (r *Runtime) Container(_ context.Context, id string) (cri.Status, error) {
 		return cri.Status{}, fmt.Errorf("container %s: %w", id, cri.ErrNotFound)
 	}
 	return c.Status, nil
+}
+
+// Sandbox implements cri.Runtime.
+func (r *Runtime) Sandbox(_ context.Context, podUID string) (cri.Sandbox, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.record("PodSandboxStatus %s", podUID); err != nil {
+		return cri.Sandbox{}, err
+	}
+	s, ok := r.sandboxes[podUID]
+	if !ok {
+		return cri.Sandbox{}, fmt.Errorf("Pod %s: %w", podUID, cri.ErrNoSandbox)
+	}
+	return s, nil
 }
 
 // Exec implements cri.Runtime by the container's scripts.
