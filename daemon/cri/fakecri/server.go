@@ -52,7 +52,7 @@ func (s *Server) Start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.server = grpc.NewServer()
+	s.server = grpc.NewServer(grpc.WaitForHandlers(true))
 	runtimev1.RegisterImageServiceServer(s.server, s)
 	runtimev1.RegisterRuntimeServiceServer(s.server, s)
 	server := s.server
@@ -125,6 +125,9 @@ func (s *Server) ListContainers(ctx context.Context, r *runtimev1.ListContainers
 // ContainerStatus implements the CRI, with the verbose information in containerd's form.
 func (s *Server) ContainerStatus(ctx context.Context, r *runtimev1.ContainerStatusRequest) (*runtimev1.ContainerStatusResponse, error) {
 	c, err := s.rt.Container(ctx, r.GetContainerId())
+	if known, ok := s.rt.Known(r.GetContainerId()); ok && known.NilStatus && errors.Is(err, cri.ErrNotFound) {
+		return &runtimev1.ContainerStatusResponse{}, nil
+	}
 	if err != nil {
 		return nil, grpcError(err)
 	}
@@ -206,6 +209,9 @@ func (s *Server) StopContainer(ctx context.Context, r *runtimev1.StopContainerRe
 }
 
 func grpcError(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
+	}
 	code := codes.Unknown
 	switch {
 	case errors.Is(err, cri.ErrNotFound), errors.Is(err, cri.ErrNoSandbox):
@@ -218,6 +224,8 @@ func grpcError(err error) error {
 		code = codes.Unauthenticated
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
 	}
 	return status.Error(code, err.Error())
 }
