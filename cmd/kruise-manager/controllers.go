@@ -17,6 +17,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/controllers/cloneset"
 	"github.com/kruisectl/kruisectl/controllers/daemonset"
+	"github.com/kruisectl/kruisectl/controllers/imagelistpulljob"
 	"github.com/kruisectl/kruisectl/controllers/imagepulljob"
 	"github.com/kruisectl/kruisectl/controllers/nodeimage"
 	"github.com/kruisectl/kruisectl/controllers/podreadiness"
@@ -62,8 +63,11 @@ func (w wiring) controllers() []entry {
 		{name: "imagepulljob", kind: "ImagePullJob", gates: []features.Gate{features.KruiseDaemon, features.ImagePullJobGate}, add: func(mgr ctrl.Manager) error {
 			return imagepulljob.Add(mgr, imagepulljob.Options{
 				Workers: *o.workers["imagepulljob"], RateLimiter: w.limiter(),
-				ConfigNamespace: o.getenv("KRUISE_DAEMON_CONFIG_NS"), ExtraTTLSeconds: o.alwaysTTL,
+				ConfigNamespace: o.getenv("KRUISE_DAEMON_CONFIG_NS"), ExtraTTLSeconds: o.alwaysTTL, ExpectationTimeout: o.expectationTimeout,
 			})
+		}},
+		{name: "imagelistpulljob", kind: "ImageListPullJob", gates: []features.Gate{features.KruiseDaemon, features.ImagePullJobGate}, add: func(mgr ctrl.Manager) error {
+			return imagelistpulljob.Add(mgr, imagelistpulljob.Options{RateLimiter: w.limiter(), ExpectationTimeout: o.expectationTimeout})
 		}},
 		{name: "podreadiness", add: func(mgr ctrl.Manager) error {
 			return podreadiness.Add(mgr, podreadiness.Options{RateLimiter: w.limiter()})
