@@ -9,21 +9,21 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Memory remembers the newest known version of objects. It is safe for concurrent use; the
 // zero value is not: see New. Objects that go in or come out are read-only.
-type Memory[T client.Object] struct {
+type Memory[T metav1.Object] struct {
 	limit time.Duration
 
 	mu      sync.Mutex
 	entries map[types.UID]entry[T]
 }
 
-type entry[T client.Object] struct {
+type entry[T metav1.Object] struct {
 	obj  T
 	gone bool
 	at   time.Time
@@ -31,7 +31,7 @@ type entry[T client.Object] struct {
 
 // New returns an empty Memory. After limit the cache is believed, whatever it shows: an API
 // server that was restored from a backup has older versions for good.
-func New[T client.Object](limit time.Duration) *Memory[T] {
+func New[T metav1.Object](limit time.Duration) *Memory[T] {
 	return &Memory[T]{limit: limit, entries: map[types.UID]entry[T]{}}
 }
 
