@@ -202,12 +202,16 @@ func (w *Worker) killOptions(ctx context.Context, key Key, r *v1beta1.ContainerR
 	return o
 }
 
-// podIP asks the API server; a Pod without IP makes the hook fail, which says so.
-func (w *Worker) podIP(ctx context.Context, key Key, _ cri.Runtime) string {
-	pod, err := w.pod(ctx, key)
-	if err != nil {
+// podIP asks the runtime and, for Pods with the node's network, the API server. A hook
+// without an IP fails, and says so.
+func (w *Worker) podIP(ctx context.Context, key Key, rt cri.Runtime) string {
+	sandbox, err := rt.Sandbox(ctx, string(key.UID))
+	if ip := sandbox.IP(); err == nil && ip != "" {
+		return ip
+	}
+	pod, podErr := w.pod(ctx, key)
+	if err := errors.Join(err, podErr); err != nil {
 		klog.FromContext(ctx).Info("Looking for the IP of a Pod", "pod", klog.KRef(key.Namespace, key.Pod), "reason", err.Error())
-		return ""
 	}
 	if pod == nil {
 		return ""

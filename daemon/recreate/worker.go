@@ -51,7 +51,8 @@ type Store interface {
 	Request(ctx context.Context, key types.NamespacedName) (*v1beta1.ContainerRecreateRequest, error)
 	// PatchStatus patches the status subresource and returns the new version.
 	PatchStatus(ctx context.Context, key types.NamespacedName, kind types.PatchType, patch []byte) (*v1beta1.ContainerRecreateRequest, error)
-	// Pod returns a Pod of this node, read-only and with its whole spec, or a NotFound error.
+	// Pod returns a Pod of this node, read-only, or a NotFound error. It may lack its init
+	// containers: those that keep running are restarted whatever the Pod's policy is.
 	Pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error)
 }
 
