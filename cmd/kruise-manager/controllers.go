@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/controllers/cloneset"
+	"github.com/kruisectl/kruisectl/controllers/containerrecreaterequest"
 	"github.com/kruisectl/kruisectl/controllers/daemonset"
 	"github.com/kruisectl/kruisectl/controllers/imagepulljob"
 	"github.com/kruisectl/kruisectl/controllers/nodeimage"
@@ -64,6 +65,9 @@ func (w wiring) controllers() []entry {
 				Workers: *o.workers["imagepulljob"], RateLimiter: w.limiter(),
 				ConfigNamespace: o.getenv("KRUISE_DAEMON_CONFIG_NS"), ExtraTTLSeconds: o.alwaysTTL,
 			})
+		}},
+		{name: "crr", kind: "ContainerRecreateRequest", gates: []features.Gate{features.KruiseDaemon}, add: func(mgr ctrl.Manager) error {
+			return containerrecreaterequest.Add(mgr, containerrecreaterequest.Options{Workers: *o.workers["crr"], RateLimiter: w.limiter()})
 		}},
 		{name: "podreadiness", add: func(mgr ctrl.Manager) error {
 			return podreadiness.Add(mgr, podreadiness.Options{RateLimiter: w.limiter()})
