@@ -24,6 +24,7 @@ import (
 func groups() []kube.Group {
 	return []kube.Group{kube.Core(), {Version: v1beta1.GroupVersion, Types: []runtime.Object{
 		&v1beta1.NodeImage{}, &v1beta1.NodeImageList{},
+		&v1beta1.ContainerRecreateRequest{}, &v1beta1.ContainerRecreateRequestList{},
 	}}}
 }
 

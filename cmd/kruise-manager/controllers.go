@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/controllers/cloneset"
+	"github.com/kruisectl/kruisectl/controllers/containerrecreaterequest"
 	"github.com/kruisectl/kruisectl/controllers/daemonset"
 	"github.com/kruisectl/kruisectl/controllers/imagelistpulljob"
 	"github.com/kruisectl/kruisectl/controllers/imagepulljob"
@@ -68,6 +69,9 @@ func (w wiring) controllers() []entry {
 		}},
 		{name: "imagelistpulljob", kind: "ImageListPullJob", gates: []features.Gate{features.KruiseDaemon, features.ImagePullJobGate}, add: func(mgr ctrl.Manager) error {
 			return imagelistpulljob.Add(mgr, imagelistpulljob.Options{RateLimiter: w.limiter(), ExpectationTimeout: o.expectationTimeout})
+		}},
+		{name: "crr", kind: "ContainerRecreateRequest", gates: []features.Gate{features.KruiseDaemon}, add: func(mgr ctrl.Manager) error {
+			return containerrecreaterequest.Add(mgr, containerrecreaterequest.Options{Workers: *o.workers["crr"], RateLimiter: w.limiter()})
 		}},
 		{name: "podreadiness", add: func(mgr ctrl.Manager) error {
 			return podreadiness.Add(mgr, podreadiness.Options{RateLimiter: w.limiter()})
