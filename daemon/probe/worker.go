@@ -30,6 +30,7 @@ type worker struct {
 	// started is when the container of this ID started, which never changes.
 	startedID string
 	started   time.Time
+	panicked  bool
 }
 
 // errNoContainer says that the Pod has no container of the name, yet or any more.
@@ -88,6 +89,11 @@ func (w *worker) wait(ctx context.Context, at time.Time, next func() (time.Time,
 func (w *worker) safely(ctx context.Context, task Task, life int) {
 	defer func() {
 		if p := recover(); p != nil {
+			w.prober.o.Metrics.missed()
+			if w.panicked { // it will again, each second
+				return
+			}
+			w.panicked = true
 			klog.FromContext(ctx).Error(fmt.Errorf("panic: %v", p), "Probing", "pod", klog.KRef(task.Namespace, task.Pod),
 				"probe", task.Key.Name, "stack", string(debug.Stack()))
 		}
