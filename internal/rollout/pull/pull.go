@@ -56,6 +56,9 @@ func (r Row) Took(now time.Time) time.Duration {
 	return max(0, r.Ended.Sub(r.Started))
 }
 
+// DeadlineMessage is what a job says that its deadline has ended (images.md 6.3).
+const DeadlineMessage = "job exceeds activeDeadlineSeconds"
+
 // PhaseQueued is a node that has not been given the task yet.
 const PhaseQueued = "Queued"
 
@@ -106,10 +109,11 @@ func Of(in Input) Status {
 	}
 	never := in.Job.Spec.CompletionPolicy.Type == v1beta1.Never
 	finished := s.CompletionTime != nil || never && s.Desired > 0 && s.Succeeded+s.Failed >= s.Desired
+	deadline := s.Message == DeadlineMessage
 	switch {
 	case in.MinSucceeded != nil && enough(s, *in.MinSucceeded):
 		st.Verdict = Enough
-	case finished && s.Failed > 0:
+	case finished && (s.Failed > 0 || deadline):
 		st.Verdict = Failed
 	case finished:
 		st.Verdict = Succeeded
