@@ -35,7 +35,7 @@ func (p pair) put(ref string, image v1.Image) error {
 //	GET    /test/rules                   all rules, with how many requests each has spoiled
 //	DELETE /test/rules[/NAME]            one rule, or all
 //	PUT    /test/images?ref=&layers=&bytes=   makes an image of that shape; answers with MadeImage
-//	GET    /test/requests[?repository=]  downloads that were asked for, oldest end first
+//	GET    /test/requests[?repository=]  downloads that were asked for, oldest first
 //	PUT    /test/delay?blob=DURATION     what every download of a blob waits for first
 //	*      /test/token                   where clients get tokens
 func (p pair) admin() *http.ServeMux {

@@ -85,13 +85,11 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	rule := r.rules.hit(t, clientOf(req), req.Method)
 	answer := &recorder{ResponseWriter: w}
 	if t.Kind != Other {
-		started := time.Now()
-		defer func() { // also when a rule cuts the connection
-			r.requests.add(Request{
-				Time: started, Client: clientOf(req), Method: req.Method, Repository: t.Repository, Kind: t.Kind, Reference: t.Reference,
-				Status: answer.status, Bytes: answer.bytes, Spoiled: rule != Rule{},
-			})
-		}()
+		entry := r.requests.add(Request{
+			Time: time.Now(), Client: clientOf(req), Method: req.Method, Repository: t.Repository, Kind: t.Kind, Reference: t.Reference,
+			Spoiled: rule != Rule{},
+		})
+		defer func() { r.requests.end(entry, answer.status, answer.bytes) }() // also when a rule cuts the connection
 	}
 	if auth := r.auth(rule); auth != nil && !auth.admit(answer, req, t) {
 		return

@@ -19,35 +19,44 @@ type Request struct {
 	Method     string    `json:"method"`
 	Repository string    `json:"repository"` // full name with its host
 	Kind       Kind      `json:"kind"`
-	Reference  string    `json:"reference"` // tag or digest
-	Status     int       `json:"status"`    // 0: the client gave up before there was one
-	Bytes      int64     `json:"bytes"`     // of the body, as far as it was sent
-	Spoiled    bool      `json:"spoiled,omitempty"`
+	Reference  string    `json:"reference"`         // tag or digest
+	Ended      bool      `json:"ended"`             // whether what follows is known
+	Status     int       `json:"status"`            // 0: the client gave up before there was one
+	Bytes      int64     `json:"bytes"`             // of the body, as far as it was sent
+	Spoiled    bool      `json:"spoiled,omitempty"` // whether a rule matched
 }
 
 // Requests remembers what clients asked for. The zero value is empty; it is safe for concurrent use.
 type Requests struct {
 	mu   sync.Mutex
-	list []Request
+	list []*Request
 }
 
-func (q *Requests) add(r Request) {
+// add remembers a request when it arrives. Its end is told later, with end.
+func (q *Requests) add(r Request) *Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.list) >= maxRequests {
-		q.list = append([]Request(nil), q.list[maxRequests/2:]...)
+		q.list = append([]*Request(nil), q.list[maxRequests/2:]...)
 	}
-	q.list = append(q.list, r)
+	q.list = append(q.list, &r)
+	return &r
 }
 
-// Of lists the requests about a repository, in the order of their ends; all of them if it is empty.
+func (q *Requests) end(r *Request, status int, bytes int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.Ended, r.Status, r.Bytes = true, status, bytes
+}
+
+// Of lists the requests about a repository, in the order of their arrival; all of them if it is empty.
 func (q *Requests) Of(repository string) []Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	found := []Request{}
 	for _, r := range q.list {
 		if repository == "" || r.Repository == repository {
-			found = append(found, r)
+			found = append(found, *r)
 		}
 	}
 	return found
