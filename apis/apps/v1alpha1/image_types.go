@@ -35,6 +35,31 @@ type ImagePullJobList struct {
 	Items           []ImagePullJob `json:"items"`
 }
 
+// ImageListPullJob pulls several images on many nodes, by one ImagePullJob an image.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="TOTAL",type="integer",JSONPath=".status.desired",description="The number of images."
+// +kubebuilder:printcolumn:name="SUCCEEDED",type="integer",JSONPath=".status.succeeded",description="The number of images that every node has."
+// +kubebuilder:printcolumn:name="COMPLETED",type="integer",JSONPath=".status.completed",description="The number of images that every node has or gave up."
+// +kubebuilder:printcolumn:name="AGE",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation."
+type ImageListPullJob struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   v1beta1.ImageListPullJobSpec   `json:"spec,omitempty"`
+	Status v1beta1.ImageListPullJobStatus `json:"status,omitempty"`
+}
+
+// ImageListPullJobList is a list of ImageListPullJobs.
+//
+// +kubebuilder:object:root=true
+type ImageListPullJobList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ImageListPullJob `json:"items"`
+}
+
 // NodeImage lists the images that the node of the same name has to pull.
 //
 // +kubebuilder:object:root=true

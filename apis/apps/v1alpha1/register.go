@@ -16,9 +16,13 @@ var GroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alph
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&CloneSet{}, &CloneSetList{},
+		&ContainerRecreateRequest{}, &ContainerRecreateRequestList{},
 		&DaemonSet{}, &DaemonSetList{},
+		&ImageListPullJob{}, &ImageListPullJobList{},
 		&ImagePullJob{}, &ImagePullJobList{},
 		&NodeImage{}, &NodeImageList{},
+		&NodePodProbe{}, &NodePodProbeList{},
+		&PodProbeMarker{}, &PodProbeMarkerList{},
 		&StatefulSet{}, &StatefulSetList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)

@@ -3,6 +3,8 @@
 package v1beta1
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -10,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Values that stand for absent fields (cloneset.md 5.1, statefulset.md 5.1, daemonset.md 5.1,
@@ -157,6 +160,32 @@ func SetDefaultsImagePullJob(job *ImagePullJob) {
 	if job.Spec.ImagePullPolicy == "" {
 		job.Spec.ImagePullPolicy = PullIfNotPresent
 	}
+}
+
+// SetDefaultsImageListPullJob fills in what is absent (images.md 5). Each child gets its image
+// pull policy when it is created.
+func SetDefaultsImageListPullJob(job *ImageListPullJob) {
+	SetDefaultsImagePullJobTemplate(&job.Spec.ImagePullJobTemplate)
+}
+
+// SetDefaultsContainerRecreateRequest fills in what is absent and needs no look at the Pod
+// (container-recreate.md 3).
+func SetDefaultsContainerRecreateRequest(crr *ContainerRecreateRequest) {
+	setDefault(&crr.Spec.Strategy, RecreateStrategy{})
+	if s := crr.Spec.Strategy; s.FailurePolicy == "" {
+		s.FailurePolicy = RecreateFailurePolicyFail
+	}
+}
+
+// RecreateNodeLabelValue is the name of the node as RecreateNodeNameLabel holds it: the name
+// itself, or, where that is longer than the 63 bytes of a label, its first 46 bytes, a dash and 16
+// hexadecimal digits of its SHA-256.
+func RecreateNodeLabelValue(node string) string {
+	if len(node) <= validation.LabelValueMaxLength {
+		return node
+	}
+	sum := sha256.Sum256([]byte(node))
+	return node[:46] + "-" + hex.EncodeToString(sum[:8])
 }
 
 // SetDefaultsImagePullJobTemplate fills in what ImagePullJob and ImageListPullJob have in

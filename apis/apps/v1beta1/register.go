@@ -16,7 +16,9 @@ var GroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1beta
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&CloneSet{}, &CloneSetList{},
+		&ContainerRecreateRequest{}, &ContainerRecreateRequestList{},
 		&DaemonSet{}, &DaemonSetList{},
+		&ImageListPullJob{}, &ImageListPullJobList{},
 		&ImagePullJob{}, &ImagePullJobList{},
 		&NodeImage{}, &NodeImageList{},
 		&StatefulSet{}, &StatefulSetList{},

@@ -72,6 +72,35 @@ const (
 	// v1alpha1 and has no effect in v1beta1. Conversion strips it from v1alpha1 views.
 	V1alpha1FieldsAnnotation = "apps.kruise.io/v1alpha1-fields"
 
+	// RecreatePodUIDLabel on a ContainerRecreateRequest is the UID of its Pod. Immutable.
+	RecreatePodUIDLabel = "crr.apps.kruise.io/pod-uid"
+	// RecreateNodeNameLabel on a ContainerRecreateRequest is RecreateNodeLabelValue of the node of
+	// its Pod. Immutable; the node agent watches by it.
+	RecreateNodeNameLabel = "crr.apps.kruise.io/node-name"
+	// RecreateNodeNameAnnotation is the name of the node where it is too long for the label.
+	RecreateNodeNameAnnotation = "crr.apps.kruise.io/node-name"
+	// RecreateActiveLabel is "true" on a ContainerRecreateRequest until after it has completed.
+	RecreateActiveLabel = "crr.apps.kruise.io/active"
+	// RecreateUnreadyFinalizer is on a ContainerRecreateRequest that may hold a not-ready key on its Pod.
+	RecreateUnreadyFinalizer = "crr.apps.kruise.io/unready-acquired"
+	// RecreateUnreadyAcquiredAnnotation is on v1alpha1 views only: the RFC 3339 UTC time since
+	// which PreRecreateGraceCondition is True.
+	RecreateUnreadyAcquiredAnnotation = "crr.apps.kruise.io/unready-acquired"
+	// RecreateSnapshotAnnotation is on v1alpha1 views only: status.containerStatusSnapshot as JSON.
+	RecreateSnapshotAnnotation = "crr.apps.kruise.io/sync-container-statuses"
+
+	// PodProbeMarkerFinalizer is on every PodProbeMarker until its probes are gone from the NodePodProbes.
+	PodProbeMarkerFinalizer = "kruise.io/node-pod-probe-cleanup"
+	// PodProbeAnnotation on a Pod holds, as JSON, the probes that a serverless node has to run.
+	PodProbeAnnotation = "kruise.io/podprobe"
+	// PodProbeMarkerListAnnotation on a Pod names the PodProbeMarkers behind PodProbeAnnotation,
+	// sorted and separated by commas.
+	PodProbeMarkerListAnnotation = "kruise.io/podprobemarker-list"
+	// VirtualKubeletLabel on a Node, when it is VirtualKubelet, says that no node agent runs there.
+	VirtualKubeletLabel = "type"
+	// VirtualKubelet is the value of VirtualKubeletLabel.
+	VirtualKubelet = "virtual-kubelet"
+
 	// FakeNodeImageLabel keeps a NodeImage that has no Node.
 	FakeNodeImageLabel = "apps.kruise.io/fake-nodeimage"
 	// ImagePullJobFinalizer is on every ImagePullJob that is neither complete nor deleted.
