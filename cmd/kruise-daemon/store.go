@@ -22,7 +22,7 @@ import (
 
 // groups are the types of the agent.
 func groups() []kube.Group {
-	return []kube.Group{kube.Core(), {Version: v1beta1.GroupVersion, Types: []runtime.Object{
+	return []kube.Group{kube.Core(), probeTypes(), {Version: v1beta1.GroupVersion, Types: []runtime.Object{
 		&v1beta1.NodeImage{}, &v1beta1.NodeImageList{},
 		&v1beta1.ContainerRecreateRequest{}, &v1beta1.ContainerRecreateRequestList{},
 	}}}
