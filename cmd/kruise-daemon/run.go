@@ -144,7 +144,7 @@ func detect(ctx context.Context, o options, checks *agent.Checks) (*cri.Set, err
 	last.Store(&errLooking)
 	checks.Add(runtimeCheck, func() error { return *last.Load() })
 	for wait := firstDetect; ; wait = min(2*wait, maxDetect) {
-		runtimes, err := cri.Detect(ctx, o.hostRunDir, o.socketFile)
+		runtimes, err := cri.Detect(ctx, cri.Options{Dir: o.hostRunDir, SocketFile: o.socketFile})
 		last.Store(&err)
 		if err == nil {
 			return runtimes, nil
