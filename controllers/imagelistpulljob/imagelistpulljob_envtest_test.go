@@ -207,7 +207,9 @@ func TestEditsOfAList(t *testing.T) {
 	require.Equal(t, before["nginx:1"].UID, c.children()["nginx:1"].UID, "the one that stays is the same")
 	require.Eventually(t, func() bool { return c.event(EventDeleted, "Delete 1 ImagePullJob") }, soon, tick)
 
-	c.update(job, func(j *v1beta1.ImageListPullJob) { j.Spec.PullPolicy = &v1beta1.PullPolicy{TimeoutSeconds: new(int32(77))} })
+	c.update(job, func(j *v1beta1.ImageListPullJob) {
+		j.Spec.PullPolicy = &v1beta1.PullPolicy{TimeoutSeconds: new(int32(77))}
+	})
 	require.Eventually(t, func() bool {
 		var list v1beta1.ImagePullJobList
 		require.NoError(t, c.List(t.Context(), &list))
