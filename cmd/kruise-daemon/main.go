@@ -15,12 +15,13 @@ import (
 	"syscall"
 
 	"k8s.io/klog/v2"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/daemon/cri"
 	"github.com/kruisectl/kruisectl/internal/features"
-	"github.com/kruisectl/kruisectl/internal/pullsecret"
 )
+
+// defaultConfigNamespace is where the manager copies pull secrets to.
+const defaultConfigNamespace = "kruise-daemon-config"
 
 // options are the flags and the environment.
 type options struct {
@@ -66,7 +67,7 @@ func parse(args []string, getenv func(string) string) (options, error) {
 		return o, errors.New("the environment variable NODE_NAME must name this node")
 	}
 	if o.configNamespace == "" {
-		o.configNamespace = pullsecret.DefaultNamespace
+		o.configNamespace = defaultConfigNamespace
 	}
 	return o, nil
 }
@@ -80,7 +81,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "kruise-daemon:", err)
 		os.Exit(2)
 	}
-	ctrllog.SetLogger(klog.Background())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err = run(klog.NewContext(ctx, klog.Background()), o)
 	stop()

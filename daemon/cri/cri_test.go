@@ -112,6 +112,27 @@ func TestContainersOverSocket(t *testing.T) {
 	require.ErrorIs(t, client.Stop(t.Context(), "unknown", time.Second), cri.ErrNotFound)
 }
 
+func TestSandboxOverSocket(t *testing.T) {
+	rt := fakecri.New("containerd")
+	client, _ := dial(t, rt)
+	_, err := client.Sandbox(t.Context(), "uid")
+	require.ErrorIs(t, err, cri.ErrNoSandbox)
+	want := cri.Sandbox{
+		ID: "s1", IPs: []string{"10.0.0.7", "fd00::7"}, Created: time.Unix(7, 0),
+		Labels: map[string]string{cri.LabelPodUID: "uid"}, Annotations: map[string]string{"a": "b"},
+	}
+	rt.AddSandbox("uid", want)
+	got, err := client.Sandbox(t.Context(), "uid")
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.Equal(t, "10.0.0.7", got.IP())
+	rt.AddSandbox("host", cri.Sandbox{ID: "s2", HostNetwork: true})
+	got, err = client.Sandbox(t.Context(), "host")
+	require.NoError(t, err)
+	require.True(t, got.HostNetwork)
+	require.Empty(t, got.IP())
+}
+
 func TestReconnectsAfterTheRuntimeRestarted(t *testing.T) {
 	client, server := dial(t, fakecri.New("containerd"))
 	server.Stop()

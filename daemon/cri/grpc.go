@@ -171,6 +171,41 @@ func (r *remote) Container(ctx context.Context, id string) (Status, error) {
 	}, nil
 }
 
+func (r *remote) Sandbox(ctx context.Context, podUID string) (Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := r.containers.ListPodSandbox(ctx, &runtimev1.ListPodSandboxRequest{Filter: &runtimev1.PodSandboxFilter{
+		LabelSelector: map[string]string{LabelPodUID: podUID},
+		State:         &runtimev1.PodSandboxStateValue{State: runtimev1.PodSandboxState_SANDBOX_READY},
+	}})
+	if err != nil {
+		return Sandbox{}, fmt.Errorf("listing sandboxes of Pod %s: %w", podUID, err)
+	}
+	if len(list.GetItems()) == 0 {
+		return Sandbox{}, fmt.Errorf("listing sandboxes of Pod %s: %w", podUID, ErrNoSandbox)
+	}
+	newest := slices.MaxFunc(list.GetItems(), func(a, b *runtimev1.PodSandbox) int { return cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()) })
+	answer, err := r.containers.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: newest.GetId()})
+	s := answer.GetStatus()
+	if status.Code(err) == codes.NotFound || err == nil && s == nil {
+		return Sandbox{}, fmt.Errorf("reading sandbox %s: %w", newest.GetId(), ErrNoSandbox)
+	}
+	if err != nil {
+		return Sandbox{}, fmt.Errorf("reading sandbox %s: %w", newest.GetId(), err)
+	}
+	sandbox := Sandbox{
+		ID: s.GetId(), Created: timeOf(s.GetCreatedAt()), Labels: s.GetLabels(), Annotations: s.GetAnnotations(),
+		HostNetwork: s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimev1.NamespaceMode_NODE,
+	}
+	if ip := s.GetNetwork().GetIp(); ip != "" {
+		sandbox.IPs = append(sandbox.IPs, ip)
+	}
+	for _, more := range s.GetNetwork().GetAdditionalIps() {
+		sandbox.IPs = append(sandbox.IPs, more.GetIp())
+	}
+	return sandbox, nil
+}
+
 func (r *remote) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+slack)
 	defer cancel()

@@ -3,16 +3,12 @@
 package v1beta1_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 func TestDefaultsOfCloneSet(t *testing.T) {
@@ -75,23 +71,4 @@ func TestDefaultsOfContainerRecreateRequest(t *testing.T) {
 	v1beta1.SetDefaultsContainerRecreateRequest(crr)
 	require.Equal(t, &v1beta1.RecreateStrategy{FailurePolicy: "Ignore", ForceRecreate: true}, crr.Spec.Strategy)
 	require.Nil(t, crr.Spec.ActiveDeadlineSeconds)
-}
-
-func TestNamesOfNodesFitIntoALabel(t *testing.T) {
-	for name, c := range map[string]struct{ node, want string }{
-		"short":              {"node1", "node1"},
-		"none":               {"", ""},
-		"as long as a label": {strings.Repeat("a", 63), strings.Repeat("a", 63)},
-		"one byte longer":    {strings.Repeat("a", 64), strings.Repeat("a", 46) + "-ffe054fe7ae0cb6d"},
-	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, v1beta1.RecreateNodeLabelValue(c.node)) })
-	}
-	property.Many(t, 1000, func(t *rapid.T) {
-		node := rapid.StringMatching(`[a-z0-9]([a-z0-9]|\.[a-z0-9]|-[a-z0-9]){29,126}`).Draw(t, "node")
-		other := rapid.StringMatching(`[a-z0-9]([a-z0-9]|\.[a-z0-9]|-[a-z0-9]){29,126}`).Draw(t, "other")
-		require.Empty(t, validation.IsValidLabelValue(v1beta1.RecreateNodeLabelValue(node)))
-		if node != other {
-			require.NotEqual(t, v1beta1.RecreateNodeLabelValue(node), v1beta1.RecreateNodeLabelValue(other))
-		}
-	})
 }

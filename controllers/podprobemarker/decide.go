@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podprobemarker
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/internal/podprobe"
+)
+
+// Snapshot is all that Decide may look at. Nobody writes to it.
+type Snapshot struct {
+	Marker *v1alpha1.PodProbeMarker
+	// Pods are those that the marker selects, in any state and order.
+	Pods []*corev1.Pod
+	// Nodes are the existing nodes of Pods, by name.
+	Nodes map[string]*corev1.Node
+	// NodeProbes are the existing NodePodProbes of Nodes, and all that have a probe of the
+	// marker.
+	NodeProbes []*v1alpha1.NodePodProbe
+	// Serverless is the gate EnablePodProbeMarkerOnServerless.
+	Serverless bool
+}
+
+// Plan is what act must do, as data. The zero Plan means "nothing to do".
+type Plan struct {
+	// Assign are the nodes whose NodePodProbe is not as it is to be, by name.
+	Assign []Assignment
+	// Mark are the Pods of serverless nodes that lack labels or annotations, by name.
+	Mark []Marking
+	// Status is the marker's.
+	Status v1alpha1.PodProbeMarkerStatus
+}
+
+// Assignment is one node with all its Pods that are to be probed.
+type Assignment struct {
+	Node string
+	Pods []*corev1.Pod
+}
+
+// Marking is one Pod and what it lacks.
+type Marking struct {
+	Pod   *corev1.Pod
+	Marks podprobe.Marks
+}
+
+// Decide returns what the marker needs on each node (podprobe.md 3.2 to 3.4). A node without
+// NodePodProbe has no agent yet; its creation is the reason to look again.
+func Decide(s Snapshot) Plan {
+	plan := Plan{Status: v1alpha1.PodProbeMarkerStatus{ObservedGeneration: s.Marker.Generation}}
+	byNode := map[string][]*corev1.Pod{}
+	for _, pod := range slices.SortedFunc(slices.Values(s.Pods), byName) {
+		node := s.Nodes[pod.Spec.NodeName]
+		if node == nil || !podprobe.Probeable(pod) {
+			continue
+		}
+		plan.Status.MatchedPods++
+		switch {
+		case !podprobe.IsVirtual(node):
+			byNode[node.Name] = append(byNode[node.Name], pod)
+		case s.Serverless:
+			if marks := podprobe.FromConditions(s.Marker, pod).Missing(pod); !marks.Empty() {
+				plan.Mark = append(plan.Mark, Marking{Pod: pod, Marks: marks})
+			}
+		}
+	}
+	for _, npp := range s.NodeProbes {
+		if _, differs := podprobe.Assign(npp.Spec, s.Marker, byNode[npp.Name]); differs {
+			plan.Assign = append(plan.Assign, Assignment{Node: npp.Name, Pods: byNode[npp.Name]})
+		}
+	}
+	slices.SortFunc(plan.Assign, func(a, b Assignment) int { return strings.Compare(a.Node, b.Node) })
+	return plan
+}
+
+func byName(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }
+
+// Farewell returns what is left to do for a marker that goes: the same as for one that
+// matches no Pod, and then the marks of the Pods that it has been for (podprobe.md 3.5, 4.5).
+// others are the markers of the namespace that stay.
+func Farewell(s Snapshot, others []*v1alpha1.PodProbeMarker) Plan {
+	pods := s.Pods
+	s.Pods = nil
+	plan := Plan{Assign: Decide(s).Assign}
+	for _, pod := range slices.SortedFunc(slices.Values(pods), byName) {
+		if !podprobe.Active(pod) || pod.Spec.NodeName == "" {
+			continue
+		}
+		// Conditions on serverless nodes are the provider's.
+		node := s.Nodes[pod.Spec.NodeName]
+		conditions := node != nil && !podprobe.IsVirtual(node)
+		if marks := podprobe.Unmark(pod, s.Marker, others, conditions); !marks.Empty() {
+			plan.Mark = append(plan.Mark, Marking{Pod: pod, Marks: marks})
+		}
+	}
+	return plan
+}
