@@ -78,6 +78,7 @@ type Worker struct {
 	o     Options
 	queue workqueue.TypedRateLimitingInterface[Key]
 	known *newest.Memory[*v1beta1.ContainerRecreateRequest]
+	now   func() time.Time
 
 	mu       sync.Mutex
 	progress map[types.UID]*progress // by request
@@ -105,6 +106,7 @@ func New(o Options) *Worker {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[Key](firstRetry, maxRetry),
 			workqueue.TypedRateLimitingQueueConfig[Key]{Name: "crr"}),
 		known:    newest.New[*v1beta1.ContainerRecreateRequest](cacheLag),
+		now:      time.Now,
 		progress: map[types.UID]*progress{},
 		stopped:  map[Key][]stopped{},
 	}
@@ -213,7 +215,7 @@ func (w *Worker) requests(key Key) ([]*v1beta1.ContainerRecreateRequest, error) 
 	if err != nil {
 		return nil, fmt.Errorf("listing the requests of Pod %s/%s: %w", key.Namespace, key.Pod, err)
 	}
-	now := time.Now()
+	now := w.now()
 	var requests []*v1beta1.ContainerRecreateRequest
 	for _, r := range cached {
 		if newer, exists := w.known.Of(r, now); exists {
@@ -245,7 +247,7 @@ func (w *Worker) step(ctx context.Context, key Key, r *v1beta1.ContainerRecreate
 		// The manager must not think that nobody is here.
 		snap = Snapshot{Request: r}
 	}
-	plan := Decide(snap, time.Now())
+	plan := Decide(snap, w.now())
 	klog.FromContext(ctx).V(1).Info("Decided", "request", klog.KObj(r), "begin", plan.Begin, "stop", plan.Stop, "end", plan.End, "requeue", plan.Requeue)
 	if err != nil {
 		status := r.Status
@@ -281,7 +283,7 @@ func (w *Worker) conclude(ctx context.Context, r *v1beta1.ContainerRecreateReque
 		w.of(r.UID) // time runs
 		return w.writePhase(ctx, r, status)
 	}
-	now := time.Now()
+	now := w.now()
 	plan.End.Apply(r, &status, now)
 	if err := w.writePhase(ctx, r, status); err != nil {
 		return err
@@ -300,7 +302,7 @@ func (w *Worker) of(uid types.UID) *progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.progress[uid] == nil {
-		w.progress[uid] = &progress{since: time.Now(), kills: map[string]Kill{}}
+		w.progress[uid] = &progress{since: w.now(), kills: map[string]Kill{}}
 	}
 	return w.progress[uid]
 }

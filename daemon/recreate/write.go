@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,7 +44,7 @@ func (w *Worker) writePhase(ctx context.Context, r *v1beta1.ContainerRecreateReq
 	written, err := w.o.Store.PatchStatus(ctx, nameOf(r), types.MergePatchType, patch)
 	switch {
 	case err == nil:
-		w.known.Saw(written, time.Now())
+		w.known.Saw(written, w.now())
 		return nil
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		_, err = w.refresh(ctx, r)
@@ -68,7 +67,7 @@ func (w *Worker) writeStates(ctx context.Context, r *v1beta1.ContainerRecreateRe
 	written, err := w.o.Store.PatchStatus(ctx, nameOf(r), types.JSONPatchType, patch)
 	switch {
 	case err == nil:
-		w.known.Saw(written, time.Now())
+		w.known.Saw(written, w.now())
 		return nil
 	case apierrors.IsNotFound(err) || apierrors.IsInvalid(err):
 		exists, liveErr := w.refresh(ctx, r)
@@ -86,13 +85,13 @@ func (w *Worker) writeStates(ctx context.Context, r *v1beta1.ContainerRecreateRe
 func (w *Worker) refresh(ctx context.Context, r *v1beta1.ContainerRecreateRequest) (bool, error) {
 	live, err := w.o.Store.Request(ctx, nameOf(r))
 	if apierrors.IsNotFound(err) || err == nil && live.UID != r.UID {
-		w.known.Gone(r, time.Now())
+		w.known.Gone(r, w.now())
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("reading request %s: %w", nameOf(r), err)
 	}
-	w.known.Saw(live, time.Now())
+	w.known.Saw(live, w.now())
 	return true, nil
 }
 
@@ -108,7 +107,7 @@ func (w *Worker) reportStops(ctx context.Context, key Key) error {
 		}
 		s := w.stopped[key][0]
 		w.mu.Unlock()
-		if r, exists := w.known.Of(s.request, time.Now()); exists {
+		if r, exists := w.known.Of(s.request, w.now()); exists {
 			states := Ended(r.Status.ContainerRecreateStates, s.target.Name, s.err)
 			if !apiequality.Semantic.DeepEqual(states, r.Status.ContainerRecreateStates) {
 				if err := w.writeStates(ctx, r, states); err != nil {

@@ -51,6 +51,11 @@ func (r Rules[T]) Mutator() admission.Handler {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
 		untouched := req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New)
+		if r.Deny != nil && !untouched {
+			if err := r.denied(in); err != nil {
+				return errorResponse(err)
+			}
+		}
 		if untouched {
 			before = after // an update of metadata gets no defaults
 		}
@@ -92,7 +97,7 @@ func (r Rules[T]) check(ctx context.Context, req admission.Request) (warnings []
 	if req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New) {
 		return nil, nil
 	}
-	if err := r.gate(); err != nil {
+	if err := r.denied(in); err != nil {
 		return nil, err
 	}
 	errs, err := r.Validate(ctx, in)

@@ -51,6 +51,10 @@ type Rules[T client.Object] struct {
 	// that leaves everything but metadata as it is. An error that is an API status is
 	// answered as it is, any other one is a 500.
 	Validate func(context.Context, Request[T]) (field.ErrorList, error)
+	// Deny returns why an UPDATE is answered with 403 and the text as it is, before any fault
+	// of the new object. Both webhooks ask it: the API server checks the schema, which may know
+	// the same rule and answers with 422, after the mutating and before the validating one.
+	Deny func(Request[T]) error
 	// Warn returns sentences for the author of an object that Validate has let pass. Nil: none.
 	Warn func(Request[T]) []string
 	// Delete returns why an object must not be deleted, answered with 403. It is not
@@ -162,6 +166,20 @@ func (r Rules[T]) gate() error {
 		if !r.Features.Enabled(g) {
 			return Deny("feature-gate %s is not enabled", g)
 		}
+	}
+	return nil
+}
+
+// denied returns the rejection of an UPDATE by the gates or by Deny, or nil.
+func (r Rules[T]) denied(in Request[T]) error {
+	if err := r.gate(); err != nil {
+		return err
+	}
+	if r.Deny == nil || reflect.ValueOf(in.Old).IsNil() {
+		return nil
+	}
+	if err := r.Deny(in); err != nil {
+		return Deny("%s", err.Error())
 	}
 	return nil
 }
