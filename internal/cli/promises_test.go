@@ -39,6 +39,10 @@ var writing = []string{
 	"scale clone/web --replicas=3",
 	"scaledown web --pods web-a",
 	"image pull repo/web:4",
+	"image pull repo/web:4 repo/log:4",
+	"image predownload clone/web --image app=repo/web:4",
+	"image retry pull-web",
+	"image cancel pull-web",
 }
 
 // pausedFor is a shop in which the command has something to do.
@@ -58,7 +62,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	for _, line := range writing {
 		for _, mode := range []string{"client", "server"} {
 			t.Run(line+" "+mode, func(t *testing.T) {
-				w := pausedFor(line).world(t)
+				w := newWorld(t, join(pausedFor(line).objects(), done(oneBad))...)
 				r := w.run(append(strings.Fields(line), "--dry-run="+mode)...)
 				if r.code != 0 || len(r.writes) > 0 {
 					t.Errorf("wrote %v\n%s", r.writes, r)
@@ -101,8 +105,9 @@ func TestReadingCommandsWriteNothing(t *testing.T) {
 	for _, line := range []string{
 		"rollout status clone/web", "rollout watch clone/web", "rollout history clone/web", "rollout preview clone/web --image app=x:1",
 		"why clone/web", "why pod/web-a", "inplace status web-a",
+		"image status pull-web", "image wait pull-web", "image list", "image nodes", "image nodes repo/web:2",
 	} {
-		if r := newShop(10).world(t).run(strings.Fields(line)...); len(r.writes) > 0 {
+		if r := newWorld(t, join(newShop(10).objects(), done(oneBad))...).run(strings.Fields(line)...); len(r.writes) > 0 {
 			t.Errorf("%s wrote %v", line, r.writes)
 		}
 	}

@@ -21,6 +21,9 @@ type permissions struct {
 	namespaced, cluster []rbacv1.PolicyRule
 }
 
+// imageJobs are the resources behind the commands of images.
+const imageJobs = "imagepulljobs imagelistpulljobs"
+
 // workloads are the resources that rollout commands work on.
 const workloads = "clonesets statefulsets daemonsets"
 
@@ -70,9 +73,17 @@ var needs = map[string]permissions{
 	"scaledown":      with(rule("apps.kruise.io", "clonesets statefulsets", "get list patch"), rule("autoscaling", "horizontalpodautoscalers", "list")),
 	"why":            around(with(readSet, rule("", "pods", "get"))),
 	"inplace status": around(with(readSet, rule("", "pods", "get"))),
-	"image pull":     jobs("get list create delete"),
-	"image status":   jobs("get list"),
-	"image wait":     jobs("get list"),
+	"image pull":     jobs("get list watch create delete"),
+	"image status":   jobs("get list watch create delete"), // the last two for the actions of its screen
+	"image wait":     jobs("get list watch"),
+	"image list":     {namespaced: []rbacv1.PolicyRule{rule("apps.kruise.io", imageJobs, "list")}},
+	"image nodes":    {cluster: []rbacv1.PolicyRule{rule("apps.kruise.io", "nodeimages", "list"), rule("", "nodes", "list")}},
+	"image retry":    jobs("get list watch create"),
+	"image cancel":   jobs("get list delete"),
+	"image predownload": {
+		namespaced: append(jobs("get list watch create delete").namespaced, rule("apps.kruise.io", workloads, "get")),
+		cluster:    append(jobs("").cluster, rule("", "nodes", "list")),
+	},
 }
 
 // around adds what `why` looks at besides the workload.
@@ -84,8 +95,8 @@ func around(p permissions) permissions {
 
 func jobs(verbs string) permissions {
 	return permissions{
-		namespaced: []rbacv1.PolicyRule{rule("apps.kruise.io", "imagepulljobs", verbs)},
-		cluster:    []rbacv1.PolicyRule{rule("apps.kruise.io", "nodeimages", "list")},
+		namespaced: []rbacv1.PolicyRule{rule("apps.kruise.io", imageJobs, verbs), rule("", "pods", "list")},
+		cluster:    []rbacv1.PolicyRule{rule("apps.kruise.io", "nodeimages", "list watch")},
 	}
 }
 

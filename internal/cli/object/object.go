@@ -341,6 +341,7 @@ var phrases = map[string]string{
 	"rollout canary": "make a canary of", "rollout promote": "promote", "rollout abort": "abort", "rollout retry": "retry", "rollout wait": "wait for",
 	"scale": "scale", "scaledown": "scale down",
 	"why": "explain", "inplace status": "explain", "image status": "show", "image wait": "wait for",
+	"image retry": "pull again for", "image cancel": "cancel", "image predownload": "pull the next images of",
 }
 
 // Phrase completes "cannot …" for a command.
