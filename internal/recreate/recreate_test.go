@@ -140,7 +140,7 @@ func TestOf(t *testing.T) {
 		"the deadline leaves the phases as they are": {request(v1beta1.RecreateCompleted, "recreating has exceeded the activeDeadlineSeconds", slow), DeadlineExceeded, "exceeded the activeDeadlineSeconds"},
 		"the agent never answered":                   {request(v1beta1.RecreateCompleted, messageNoAnswer), NoAnswer, "did not answer"},
 		"the Pod went":                               {request(v1beta1.RecreateCompleted, messagePodGone), PodGone, "deleted or replaced"},
-		"the runtime is not there":                   {request(v1beta1.RecreateCompleted, "failed to find runtime service: x"), DeadlineExceeded, "failed to find runtime service"},
+		"the runtime is not there":                   {request(v1beta1.RecreateCompleted, "failed to find runtime service: x"), Failed, "failed to find runtime service"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

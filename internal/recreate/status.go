@@ -32,6 +32,8 @@ const (
 const (
 	messagePodGone  = "pod has gone"
 	messageNoAnswer = "daemon has not responded for a long time"
+	// messageNoRuntime begins what the node agent says that cannot reach the runtime.
+	messageNoRuntime = "failed to find runtime service"
 )
 
 // Row is one container.
@@ -93,6 +95,8 @@ func Of(crr *v1beta1.ContainerRecreateRequest, pod *corev1.Pod) Status {
 		st.Verdict, st.Message = NoAnswer, "the node agent did not answer: "+message
 	case message == messagePodGone:
 		st.Verdict, st.Message = PodGone, "the pod was deleted or replaced meanwhile"
+	case strings.HasPrefix(message, messageNoRuntime):
+		st.Verdict, st.Message = Failed, message
 	case failed != "":
 		st.Verdict, st.Message = Failed, count+", container "+failed+" failed"
 	default:
