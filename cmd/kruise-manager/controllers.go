@@ -26,6 +26,7 @@ import (
 	"github.com/kruisectl/kruisectl/controllers/podreadiness"
 	"github.com/kruisectl/kruisectl/controllers/statefulset"
 	"github.com/kruisectl/kruisectl/internal/features"
+	"github.com/kruisectl/kruisectl/internal/freshness"
 	"github.com/kruisectl/kruisectl/internal/workload"
 	"github.com/kruisectl/kruisectl/webhook/server"
 )
@@ -48,6 +49,7 @@ type entry struct {
 // controllers lists the controllers in the order in which they are added.
 func (w wiring) controllers() []entry {
 	o := w.options
+	marked := &freshness.Writes{}
 	return []entry{
 		{name: "cloneset", kind: "CloneSet", add: func(mgr ctrl.Manager) error {
 			return cloneset.Add(mgr, cloneset.Options{
@@ -76,12 +78,12 @@ func (w wiring) controllers() []entry {
 			return containerrecreaterequest.Add(mgr, containerrecreaterequest.Options{Workers: *o.workers["crr"], RateLimiter: w.limiter()})
 		}},
 		{name: "nodepodprobe", kind: "NodePodProbe", gates: []features.Gate{features.PodProbeMarkerGate}, add: func(mgr ctrl.Manager) error {
-			return nodepodprobe.Add(mgr, nodepodprobe.Options{Workers: *o.workers["nodepodprobe"], RateLimiter: w.limiter()})
+			return nodepodprobe.Add(mgr, nodepodprobe.Options{Workers: *o.workers["nodepodprobe"], RateLimiter: w.limiter(), Marked: marked})
 		}},
 		{name: "podprobemarker", kind: "PodProbeMarker", gates: []features.Gate{features.PodProbeMarkerGate}, add: func(mgr ctrl.Manager) error {
 			return podprobemarker.Add(mgr, podprobemarker.Options{
 				Workers: *o.workers["podprobemarker"], RateLimiter: w.limiter(),
-				Serverless: o.features.Enabled(features.EnablePodProbeMarkerOnServerless),
+				Serverless: o.features.Enabled(features.EnablePodProbeMarkerOnServerless), Marked: marked,
 			})
 		}},
 		{name: "podreadiness", add: func(mgr ctrl.Manager) error {

@@ -31,8 +31,8 @@ type Plan struct {
 	Status v1beta1.ImagePullJobStatus
 	// Assign are the nodes to give the task now.
 	Assign []string
-	// Refresh are nodes that pull already and whose task lacks a secret reference or has
-	// limits that the job had formerly. They use no slot: nothing more is pulled.
+	// Refresh are nodes whose task lacks a secret reference, or that pull within limits that
+	// the job had formerly. They use no slot: nothing more is pulled.
 	Refresh []string
 	// Full are nodes that cannot get the task: their NodeImage lists as many images as it may.
 	// One of those has to go first.
@@ -53,7 +53,7 @@ type tally struct {
 	pulling, succeeded, failed, unassigned []string
 	// open are those of unassigned whose NodeImage has room, full are the others.
 	open, full []string
-	// outdated are those of pulling whose task has to be written again.
+	// outdated are the nodes whose task has to be written again.
 	outdated []string
 	// messages is what nodes that failed, or are still at it, say of the task.
 	messages map[string]string
@@ -125,6 +125,7 @@ func count(s Snapshot) tally {
 			}
 			continue
 		}
+		stale := len(missingSecrets(image, s.Secrets)) > 0
 		reported := reportOf(node, s.Image, task.Version)
 		if reported.Message != "" {
 			t.messages[node.Name] = reported.Message
@@ -136,9 +137,10 @@ func count(s Snapshot) tally {
 			t.failed = append(t.failed, node.Name)
 		default:
 			t.pulling = append(t.pulling, node.Name)
-			if len(missingSecrets(image, s.Secrets)) > 0 || outdated(task, s.Job) {
-				t.outdated = append(t.outdated, node.Name)
-			}
+			stale = stale || outdated(task, s.Job)
+		}
+		if stale {
+			t.outdated = append(t.outdated, node.Name)
 		}
 	}
 	return t

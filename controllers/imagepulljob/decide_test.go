@@ -139,7 +139,8 @@ func TestDecideRefreshes(t *testing.T) {
 	}{
 		"a node that pulls without the secret gets it, though no slot is free": {patient, task, []string{"a"}},
 		"a node that has the secret in another mode is not written":            {patient, task.secret("s"), nil},
-		"a node that is through needs nothing more":                            {patient, task.reports(v1beta1.ImagePhaseFailed, 0), nil},
+		"a node that is through gets it too, for the next pull":                {patient, task.reports(v1beta1.ImagePhaseFailed, 0), []string{"a"}},
+		"a node that is through needs no new limits":                           {newJob().never(), task.secret("s").reports(v1beta1.ImagePhaseFailed, 0), nil},
 		"a changed timeout reaches a node that pulls": {
 			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.PullPolicy.TimeoutSeconds = new(int32(60)) }), task.secret("s"), []string{"a"},
 		},

@@ -45,8 +45,8 @@ func assign(node *v1beta1.NodeImage, s Snapshot, o taskOptions, now time.Time) (
 	// The object may share its map and slices with a cache.
 	image = *image.DeepCopy()
 	image.PullSecrets = append(image.PullSecrets, missing...)
-	image.SandboxConfig = s.Job.Spec.SandboxConfig.DeepCopy()
 	if !owned {
+		image.SandboxConfig = s.Job.Spec.SandboxConfig.DeepCopy()
 		image.Tags = addTask(image.Tags, node, s, o, now)
 	} else if task := findTag(image.Tags, s.Image.Tag); outdated(task, s.Job) {
 		setLimits(task, s.Job, o)

@@ -102,11 +102,11 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*Snapshot, error
 		return nil, fmt.Errorf("reading NodeImage %s: %w", name, err)
 	}
 	s.NodeImage = &nodeImage
-	s.GoneJobs, s.GoneSecrets = map[types.UID]bool{}, map[types.NamespacedName]bool{}
+	s.GoneJobs, s.RunningJobs, s.GoneSecrets = map[types.UID]bool{}, map[types.UID]bool{}, map[types.NamespacedName]bool{}
 	for _, image := range nodeImage.Spec.Images {
 		for _, tag := range image.Tags {
 			for _, ref := range tag.OwnerReferences {
-				s.GoneJobs[ref.UID] = r.jobGone(ctx, ref)
+				s.GoneJobs[ref.UID], s.RunningJobs[ref.UID] = r.job(ctx, ref)
 			}
 		}
 		for _, ref := range image.PullSecrets {
@@ -119,30 +119,31 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*Snapshot, error
 	return s, nil
 }
 
-// jobGone reports whether ref is surely of an ImagePullJob that does not exist; references
-// of other kinds are not ours to judge. A cache that does not show a job may be behind the
+// job reports whether ref is surely of an ImagePullJob that does not exist, and whether it is
+// of one that runs and will end; references of other kinds are not ours to judge. A cache that does not show a job may be behind the
 // one that shows the NodeImage, as after a change of leaders: then the API server decides,
 // once for each job, since no other job ever has its UID.
-func (r *Reconciler) jobGone(ctx context.Context, ref corev1.ObjectReference) bool {
+func (r *Reconciler) job(ctx context.Context, ref corev1.ObjectReference) (gone, running bool) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil || gv.Group != v1beta1.GroupVersion.Group || ref.Kind != "ImagePullJob" {
-		return false
+		return false, false
 	}
 	if r.gone.has(ref.UID) {
-		return true
+		return true, false
 	}
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	var job v1beta1.ImagePullJob
 	if err := r.client.Get(ctx, key, &job, client.UnsafeDisableDeepCopy); err == nil && job.UID == ref.UID {
-		return false
+		ends := job.Spec.CompletionPolicy.Type != v1beta1.Never
+		return false, ends && job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
 	}
 	job = v1beta1.ImagePullJob{}
 	err = r.live.Get(ctx, key, &job)
 	if apierrors.IsNotFound(err) || err == nil && job.UID != ref.UID {
 		r.gone.add(ref.UID)
-		return true
+		return true, false
 	}
-	return false
+	return false, false
 }
 
 func (r *Reconciler) secretGone(ctx context.Context, key types.NamespacedName) bool {

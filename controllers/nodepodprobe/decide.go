@@ -68,7 +68,7 @@ func Decide(s Snapshot) Plan {
 			continue
 		}
 		pod := s.Pods[keyOf(*entry)]
-		if marks := s.marks(status, entry).Missing(pod); !marks.Empty() || len(marks.Ignored) > 0 {
+		if marks := s.marks(status, entry, pod).Missing(pod); !marks.Empty() || len(marks.Ignored) > 0 {
 			plan.Mark = append(plan.Mark, Marking{Pod: pod, Marks: marks})
 		}
 	}
@@ -100,7 +100,7 @@ func (s Snapshot) Listed(entry v1alpha1.PodProbe) bool {
 }
 
 // marks are those of the results that are still asked for.
-func (s Snapshot) marks(status *v1alpha1.PodProbeStatus, entry *v1alpha1.PodProbe) podprobe.Marks {
+func (s Snapshot) marks(status *v1alpha1.PodProbeStatus, entry *v1alpha1.PodProbe, pod *corev1.Pod) podprobe.Marks {
 	asked := map[string]bool{}
 	for i := range entry.Probes {
 		asked[entry.Probes[i].Name] = true
@@ -113,7 +113,7 @@ func (s Snapshot) marks(status *v1alpha1.PodProbeStatus, entry *v1alpha1.PodProb
 	}
 	return podprobe.Results(states, func(name string) *v1alpha1.PodProbeMarker {
 		m := s.Markers[types.NamespacedName{Namespace: entry.Namespace, Name: name}]
-		if m == nil || m.DeletionTimestamp != nil {
+		if m == nil || m.DeletionTimestamp != nil || !podprobe.Selects(m, pod) {
 			return nil
 		}
 		return m

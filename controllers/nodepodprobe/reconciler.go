@@ -38,6 +38,8 @@ type Options struct {
 	Workers     int                                           // 3 when 0
 	RateLimiter workqueue.TypedRateLimiter[reconcile.Request] // nil: the library's
 	Clock       clock.PassiveClock                            // nil: the real one
+	// Marked are the Pods that this controller and that of PodProbeMarkers wrote; nil: its own.
+	Marked *freshness.Writes
 }
 
 func (o *Options) complete() {
@@ -47,15 +49,22 @@ func (o *Options) complete() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Marked == nil {
+		o.Marked = &freshness.Writes{}
+	}
+}
+
+// New returns a Reconciler that reads from the cache of c.
+func New(c client.Client, live client.Reader, o Options) *Reconciler {
+	o.complete()
+	return &Reconciler{client: c, live: live, options: o}
 }
 
 // Reconciler takes results to Pods.
 type Reconciler struct {
-	Client  client.Client // reads from the cache
-	Live    client.Reader
-	Options Options
-
-	marked freshness.Writes // Pods
+	client  client.Client // reads from the cache
+	live    client.Reader
+	options Options
 }
 
 // Reconcile looks at one node and its NodePodProbe; the request's name is that of both.
@@ -70,13 +79,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) observe(ctx context.Context, name string) (*Snapshot, error) {
 	s := &Snapshot{Name: name}
 	node, npp := &corev1.Node{}, &v1alpha1.NodePodProbe{}
-	switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); {
+	switch err := r.client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); {
 	case err == nil:
 		s.Node = node
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading Node %s: %w", name, err)
 	}
-	switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, npp, client.UnsafeDisableDeepCopy); {
+	switch err := r.client.Get(ctx, types.NamespacedName{Name: name}, npp, client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):
 		return s, nil
 	case err != nil:
@@ -100,7 +109,7 @@ func (r *Reconciler) observeSpec(ctx context.Context, s *Snapshot, spec v1alpha1
 	}
 	for _, key := range podprobe.Markers(spec) {
 		marker := &v1alpha1.PodProbeMarker{}
-		err := r.Client.Get(ctx, key, marker, client.UnsafeDisableDeepCopy)
+		err := r.client.Get(ctx, key, marker, client.UnsafeDisableDeepCopy)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading PodProbeMarker %s: %w", key, err)
 		}
@@ -115,13 +124,13 @@ func (r *Reconciler) observeSpec(ctx context.Context, s *Snapshot, spec v1alpha1
 // is none.
 func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	err := r.Client.Get(ctx, key, pod, client.UnsafeDisableDeepCopy)
-	if err == nil && r.marked.Behind(pod, r.Options.Clock.Now()) {
+	err := r.client.Get(ctx, key, pod, client.UnsafeDisableDeepCopy)
+	if err == nil && r.options.Marked.Behind(pod, r.options.Clock.Now()) {
 		pod = &corev1.Pod{}
-		err = r.Live.Get(ctx, key, pod)
+		err = r.live.Get(ctx, key, pod)
 	}
 	if apierrors.IsNotFound(err) {
-		r.marked.Forget(key)
+		r.options.Marked.Forget(key)
 		return nil, nil
 	}
 	if err != nil {
@@ -134,13 +143,13 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName) (*corev1
 func (r *Reconciler) act(ctx context.Context, snap *Snapshot, plan Plan) error {
 	switch {
 	case plan.Create != nil:
-		if err := r.Client.Create(ctx, plan.Create); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := r.client.Create(ctx, plan.Create); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating NodePodProbe %s: %w", snap.Name, err)
 		}
 		log.FromContext(ctx).Info("Created a NodePodProbe", "node", snap.Name)
 		return nil
 	case plan.Delete:
-		err := r.Client.Delete(ctx, snap.NodeProbe, client.Preconditions{UID: &snap.NodeProbe.UID})
+		err := r.client.Delete(ctx, snap.NodeProbe, client.Preconditions{UID: &snap.NodeProbe.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting NodePodProbe %s: %w", snap.Name, err)
 		}
@@ -178,14 +187,14 @@ func (r *Reconciler) mark(ctx context.Context, m Marking) error {
 	}
 	target := &corev1.Pod{}
 	target.Namespace, target.Name = m.Pod.Namespace, m.Pod.Name
-	err = r.Client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, raw))
+	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, raw))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another Pod of this name
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("patching Pod %s: %w", client.ObjectKeyFromObject(m.Pod), err)
 	}
-	r.marked.Wrote(target, r.Options.Clock.Now())
+	r.options.Marked.Wrote(target, r.options.Clock.Now())
 	return nil
 }
 
@@ -198,7 +207,7 @@ func (r *Reconciler) prune(ctx context.Context, snap *Snapshot) error {
 		s := snap
 		if !first {
 			npp = &v1alpha1.NodePodProbe{}
-			if err := r.Live.Get(ctx, types.NamespacedName{Name: snap.Name}, npp); err != nil {
+			if err := r.live.Get(ctx, types.NamespacedName{Name: snap.Name}, npp); err != nil {
 				return err
 			}
 			s = &Snapshot{Name: snap.Name, NodeProbe: npp}
@@ -211,7 +220,7 @@ func (r *Reconciler) prune(ctx context.Context, snap *Snapshot) error {
 		if npp.Spec, differs = podprobe.Prune(npp.Spec, s.Listed); !differs {
 			return nil
 		}
-		return r.Client.Update(ctx, npp)
+		return r.client.Update(ctx, npp)
 	})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("pruning NodePodProbe %s: %w", snap.Name, err)

@@ -30,13 +30,13 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // Add runs the controller in mgr.
 func Add(mgr ctrl.Manager, o Options) error {
 	o.complete()
-	r := &Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Options: o}
+	r := New(mgr.GetClient(), mgr.GetAPIReader(), o)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		For(&v1alpha1.NodePodProbe{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
-		Watches(&corev1.Node{}, r.nodeEvents()).
-		Watches(&corev1.Pod{}, r.podEvents()).
-		Watches(&v1alpha1.PodProbeMarker{}, r.markerEvents()).
+		For(&v1alpha1.NodePodProbe{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: Changed})).
+		Watches(&corev1.Node{}, r.NodeEvents()).
+		Watches(&corev1.Pod{}, r.PodEvents()).
+		Watches(&v1alpha1.PodProbeMarker{}, r.MarkerEvents()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: o.RateLimiter}).
 		Complete(r)
 	if err != nil {
@@ -45,8 +45,8 @@ func Add(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-// changed passes new results, and new lists of Pods: results may have waited for them.
-func changed(e event.UpdateEvent) bool {
+// Changed passes new results, and new lists of Pods: results may have waited for them.
+func Changed(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*v1alpha1.NodePodProbe), e.ObjectNew.(*v1alpha1.NodePodProbe)
 	return before.UID != after.UID || before.Generation != after.Generation || !apiequality.Semantic.DeepEqual(before.Status, after.Status)
 }
@@ -58,15 +58,15 @@ func enqueue(q queue, node string) {
 // nodeProbe reads from the cache, for looking only; nil when there is none.
 func (r *Reconciler) nodeProbe(ctx context.Context, node string) *v1alpha1.NodePodProbe {
 	npp := &v1alpha1.NodePodProbe{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: node}, npp, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.Get(ctx, types.NamespacedName{Name: node}, npp, client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	return npp
 }
 
-// nodeEvents enqueues a node whose NodePodProbe has to be created or deleted. Nodes are
+// NodeEvents enqueues a node whose NodePodProbe has to be created or deleted. Nodes are
 // updated every few seconds; almost none of that matters here.
-func (r *Reconciler) nodeEvents() handler.EventHandler {
+func (r *Reconciler) NodeEvents() handler.EventHandler {
 	wake := func(ctx context.Context, obj client.Object, q queue) {
 		node := obj.(*corev1.Node)
 		exists := r.nodeProbe(ctx, node.Name) != nil
@@ -81,9 +81,9 @@ func (r *Reconciler) nodeEvents() handler.EventHandler {
 	}
 }
 
-// podEvents enqueues the node of a listed Pod that ends. One that is being deleted counts as
+// PodEvents enqueues the node of a listed Pod that ends. One that is being deleted counts as
 // ended: its probes stop while it still shuts down.
-func (r *Reconciler) podEvents() handler.EventHandler {
+func (r *Reconciler) PodEvents() handler.EventHandler {
 	ended := func(ctx context.Context, pod *corev1.Pod, q queue) {
 		if pod.Spec.NodeName == "" {
 			return
@@ -102,18 +102,18 @@ func (r *Reconciler) podEvents() handler.EventHandler {
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			pod := e.Object.(*corev1.Pod)
-			r.marked.Forget(client.ObjectKeyFromObject(pod))
+			r.options.Marked.Forget(client.ObjectKeyFromObject(pod))
 			ended(ctx, pod, q)
 		},
 	}
 }
 
-// markerEvents enqueues the nodes with probes of a marker that appears, or says something
+// MarkerEvents enqueues the nodes with probes of a marker that appears, or says something
 // else to do about the same results.
-func (r *Reconciler) markerEvents() handler.EventHandler {
+func (r *Reconciler) MarkerEvents() handler.EventHandler {
 	wake := func(ctx context.Context, obj client.Object, q queue) {
 		list := &v1alpha1.NodePodProbeList{}
-		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			log.FromContext(ctx).Error(err, "Listing NodePodProbes")
 		}
 		for i := range list.Items {

@@ -17,7 +17,11 @@ type Snapshot struct {
 	Marker *v1alpha1.PodProbeMarker
 	// Pods are those that the marker selects, in any state and order.
 	Pods []*corev1.Pod
-	// Nodes are the existing nodes of Pods, by name.
+	// Lost are Pods that have been probed for the marker and that it does not select any more.
+	Lost []*corev1.Pod
+	// Others are the other markers of the namespace that are not being deleted.
+	Others []*v1alpha1.PodProbeMarker
+	// Nodes are the existing nodes of Pods and Lost, by name.
 	Nodes map[string]*corev1.Node
 	// NodeProbes are the existing NodePodProbes of Nodes, and all that have a probe of the
 	// marker.
@@ -30,7 +34,8 @@ type Snapshot struct {
 type Plan struct {
 	// Assign are the nodes whose NodePodProbe is not as it is to be, by name.
 	Assign []Assignment
-	// Mark are the Pods of serverless nodes that lack labels or annotations, by name.
+	// Mark are the Pods of serverless nodes that lack labels or annotations, and those that
+	// are lost.
 	Mark []Marking
 	// Status is the marker's.
 	Status v1alpha1.PodProbeMarkerStatus
@@ -74,28 +79,33 @@ func Decide(s Snapshot) Plan {
 		}
 	}
 	slices.SortFunc(plan.Assign, func(a, b Assignment) int { return strings.Compare(a.Node, b.Node) })
+	s.Pods = s.Lost
+	plan.Mark = append(plan.Mark, Unmark(s, s.Others)...)
 	return plan
 }
 
 func byName(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) }
 
-// Farewell returns what is left to do for a marker that goes: the same as for one that
-// matches no Pod, and then the marks of the Pods that it has been for (podprobe.md 3.5, 4.5).
-// others are the markers of the namespace that stay.
-func Farewell(s Snapshot, others []*v1alpha1.PodProbeMarker) Plan {
-	pods := s.Pods
-	s.Pods = nil
-	plan := Plan{Assign: Decide(s).Assign}
-	for _, pod := range slices.SortedFunc(slices.Values(pods), byName) {
-		if !podprobe.Active(pod) || pod.Spec.NodeName == "" {
+// Farewell returns what a marker that goes has to take back from the nodes: the same as one
+// that matches no Pod (podprobe.md 3.5).
+func Farewell(s Snapshot) Plan {
+	s.Pods, s.Lost = nil, nil
+	return Plan{Assign: Decide(s).Assign}
+}
+
+// Unmark returns the marks to remove from the Pods of s so that nothing of its marker stays
+// that is not also one of the markers that do (podprobe.md 4.5).
+func Unmark(s Snapshot, staying []*v1alpha1.PodProbeMarker) []Marking {
+	var list []Marking
+	for _, pod := range slices.SortedFunc(slices.Values(s.Pods), byName) {
+		node := s.Nodes[pod.Spec.NodeName]
+		if node == nil || !podprobe.Active(pod) {
 			continue
 		}
 		// Conditions on serverless nodes are the provider's.
-		node := s.Nodes[pod.Spec.NodeName]
-		conditions := node != nil && !podprobe.IsVirtual(node)
-		if marks := podprobe.Unmark(pod, s.Marker, others, conditions); !marks.Empty() {
-			plan.Mark = append(plan.Mark, Marking{Pod: pod, Marks: marks})
+		if marks := podprobe.Unmark(pod, s.Marker, staying, !podprobe.IsVirtual(node)); !marks.Empty() {
+			list = append(list, Marking{Pod: pod, Marks: marks})
 		}
 	}
-	return plan
+	return list
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,8 @@ type Options struct {
 	Clock       clock.PassiveClock                            // nil: the real one
 	// Serverless is the gate EnablePodProbeMarkerOnServerless.
 	Serverless bool
+	// Marked are the Pods that this controller and that of NodePodProbes wrote; nil: its own.
+	Marked *freshness.Writes
 }
 
 func (o *Options) complete() {
@@ -51,21 +54,31 @@ func (o *Options) complete() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Marked == nil {
+		o.Marked = &freshness.Writes{}
+	}
+}
+
+// New returns a Reconciler that reads from the cache of c, which must have MarkerIndex.
+func New(c client.Client, live client.Reader, o Options) *Reconciler {
+	o.complete()
+	return &Reconciler{client: c, live: live, options: o}
 }
 
 // Reconciler takes PodProbeMarkers to the nodes.
 type Reconciler struct {
-	Client  client.Client // reads from the cache
-	Live    client.Reader
-	Options Options
+	client  client.Client // reads from the cache
+	live    client.Reader
+	options Options
 
 	written freshness.Writes // NodePodProbes
+	old     history          // of markers that were changed
 }
 
 // Reconcile makes the NodePodProbes say what one marker wants.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	marker := &v1alpha1.PodProbeMarker{}
-	err := r.Client.Get(ctx, req.NamespacedName, marker)
+	err := r.client.Get(ctx, req.NamespacedName, marker)
 	if apierrors.IsNotFound(err) {
 		return ctrl.Result{}, r.sweep(ctx, req.NamespacedName)
 	}
@@ -87,7 +100,40 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := errors.Join(r.assignAll(ctx, marker, plan.Assign), r.markAll(ctx, plan.Mark)); err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.forgetOld(ctx, snap); err != nil {
+		return ctrl.Result{}, err
+	}
 	return ctrl.Result{}, r.writeStatus(ctx, marker, plan.Status)
+}
+
+// forgetOld takes back what earlier versions of the marker put on Pods and this one does
+// not know. It is best effort: after a restart of the manager nobody remembers them.
+func (r *Reconciler) forgetOld(ctx context.Context, snap *Snapshot) error {
+	key := client.ObjectKeyFromObject(snap.Marker)
+	versions := r.old.of(key)
+	if len(versions) == 0 {
+		return nil
+	}
+	if err := r.unmarkAll(ctx, *snap, versions, append(slices.Clone(snap.Others), snap.Marker)); err != nil {
+		return err
+	}
+	r.old.drop(key, len(versions))
+	return nil
+}
+
+// unmarkAll removes the marks of versions of the marker of snap. The Pods are asked for anew:
+// a mark that the cache does not show yet would stay for good.
+func (r *Reconciler) unmarkAll(ctx context.Context, snap Snapshot, versions, staying []*v1alpha1.PodProbeMarker) error {
+	var err error
+	if snap.Pods, err = r.livePods(ctx, snap.Marker); err != nil {
+		return err
+	}
+	var errs []error
+	for _, version := range versions {
+		snap.Marker = version
+		errs = append(errs, r.markAll(ctx, Unmark(snap, staying)))
+	}
+	return errors.Join(errs...)
 }
 
 // finish takes everything back and lets the marker go. Marks on Pods do not hold it up: a
@@ -100,37 +146,36 @@ func (r *Reconciler) finish(ctx context.Context, marker *v1alpha1.PodProbeMarker
 	if err != nil {
 		return fmt.Errorf("observing: %w", err)
 	}
-	others, err := r.others(ctx, marker)
-	if err != nil {
-		return err
-	}
-	plan := Farewell(*snap, others)
+	plan := Farewell(*snap)
 	if err := r.assignAll(ctx, marker, plan.Assign); err != nil {
 		return err
 	}
-	if err := r.markAll(ctx, plan.Mark); err != nil {
+	key := client.ObjectKeyFromObject(marker)
+	if err := r.unmarkAll(ctx, *snap, append(r.old.of(key), marker), snap.Others); err != nil {
 		log.FromContext(ctx).Info("Leaving marks of a deleted marker on Pods", "reason", err.Error())
 	}
+	r.old.forget(key)
 	before := marker.DeepCopy()
 	controllerutil.RemoveFinalizer(marker, v1beta1.PodProbeMarkerFinalizer)
-	err = r.Client.Patch(ctx, marker, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err = r.client.Patch(ctx, marker, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer: %w", err)
 	}
-	log.FromContext(ctx).Info("Took back the probes of a deleted marker", "nodes", len(plan.Assign), "pods", len(plan.Mark))
+	log.FromContext(ctx).Info("Took back the probes of a deleted marker", "nodes", len(plan.Assign))
 	return nil
 }
 
 // sweep removes the probes of a marker that does not exist. Its finalizer has seen to that,
 // unless somebody removed it by force or the cache was behind.
 func (r *Reconciler) sweep(ctx context.Context, key types.NamespacedName) error {
+	r.old.forget(key)
 	marker := &v1alpha1.PodProbeMarker{}
 	marker.Namespace, marker.Name = key.Namespace, key.Name
 	left, err := r.nodeProbesOf(ctx, marker)
 	if err != nil || len(left) == 0 {
 		return err
 	}
-	if err := r.Live.Get(ctx, key, &v1alpha1.PodProbeMarker{}); !apierrors.IsNotFound(err) {
+	if err := r.live.Get(ctx, key, &v1alpha1.PodProbeMarker{}); !apierrors.IsNotFound(err) {
 		return err // nil: it is there, and its event will come
 	}
 	return r.assignAll(ctx, marker, Decide(Snapshot{Marker: marker, NodeProbes: left}).Assign)
@@ -154,23 +199,23 @@ func (r *Reconciler) assignAll(ctx context.Context, marker *v1alpha1.PodProbeMar
 // assign changes the NodePodProbe that is cached; when another writer came first, the one
 // that the API server has now.
 func (r *Reconciler) assign(ctx context.Context, marker *v1alpha1.PodProbeMarker, a Assignment) error {
-	reader := client.Reader(r.Client)
+	read := r.nodeProbe
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		npp, err := r.nodeProbe(ctx, reader, a.Node)
+		npp, err := read(ctx, a.Node)
 		if err != nil || npp == nil {
 			return err
 		}
-		reader = r.Live
+		read = r.liveNodeProbe
 		spec, differs := podprobe.Assign(npp.Spec, marker, a.Pods)
 		if !differs {
 			return nil
 		}
 		npp = npp.DeepCopy()
 		npp.Spec = spec
-		if err := r.Client.Update(ctx, npp); err != nil {
+		if err := r.client.Update(ctx, npp); err != nil {
 			return err
 		}
-		r.written.Wrote(npp, r.Options.Clock.Now())
+		r.written.Wrote(npp, r.options.Clock.Now())
 		return nil
 	})
 	if client.IgnoreNotFound(err) != nil {
@@ -203,13 +248,17 @@ func (r *Reconciler) mark(ctx context.Context, m Marking) error {
 	target.Namespace, target.Name = m.Pod.Namespace, m.Pod.Name
 	patch := client.RawPatch(types.StrategicMergePatchType, raw)
 	if len(m.Marks.Conditions)+len(m.Marks.DropConditions) > 0 {
-		err = r.Client.Status().Patch(ctx, target, patch)
+		err = r.client.Status().Patch(ctx, target, patch)
 	} else {
-		err = r.Client.Patch(ctx, target, patch)
+		err = r.client.Patch(ctx, target, patch)
 	}
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // gone, or another Pod of this name
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another Pod of this name
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("patching Pod %s: %w", client.ObjectKeyFromObject(m.Pod), err)
 	}
+	r.options.Marked.Wrote(target, r.options.Clock.Now())
 	return nil
 }
 
@@ -219,7 +268,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, marker *v1alpha1.PodPr
 	if !controllerutil.AddFinalizer(marker, v1beta1.PodProbeMarkerFinalizer) {
 		return nil
 	}
-	if err := r.Client.Patch(ctx, marker, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.client.Patch(ctx, marker, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("adding the finalizer: %w", err)
 	}
 	return nil
@@ -232,7 +281,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, marker *v1alpha1.PodProbeM
 	}
 	changed := marker.DeepCopy()
 	changed.Status = status
-	if err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(marker)); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Status().Patch(ctx, changed, client.MergeFrom(marker)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil

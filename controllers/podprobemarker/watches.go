@@ -12,13 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
@@ -34,15 +32,16 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // Add runs the controller in mgr. It adds the index podProbeMarker on NodePodProbes.
 func Add(mgr ctrl.Manager, o Options) error {
 	o.complete()
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NodePodProbe{}, markerIndex, markersOf); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NodePodProbe{}, MarkerIndex, MarkersOf); err != nil {
 		return fmt.Errorf("indexing NodePodProbes: %w", err)
 	}
-	r := &Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Options: o}
+	r := New(mgr.GetClient(), mgr.GetAPIReader(), o)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		For(&v1alpha1.PodProbeMarker{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, r.podEvents()).
-		Watches(&v1alpha1.NodePodProbe{}, r.nodeProbeEvents()).
+		Watches(&v1alpha1.PodProbeMarker{}, r.MarkerEvents()).
+		Watches(&corev1.Pod{}, r.PodEvents()).
+		Watches(&v1alpha1.NodePodProbe{}, r.NodeProbeEvents()).
+		Watches(&corev1.Node{}, r.NodeEvents()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: o.RateLimiter}).
 		Complete(r)
 	if err != nil {
@@ -51,18 +50,39 @@ func Add(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
+// MarkerEvents wakes a marker that appears, goes or changes what it wants. Deletion arrives
+// as a change, because of the finalizer.
+func (r *Reconciler) MarkerEvents() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			enqueue(q, 0, client.ObjectKeyFromObject(e.Object))
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*v1alpha1.PodProbeMarker), e.ObjectNew.(*v1alpha1.PodProbeMarker)
+			if before.Generation == after.Generation && before.UID == after.UID {
+				return
+			}
+			r.old.add(before, after)
+			enqueue(q, 0, client.ObjectKeyFromObject(after))
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			enqueue(q, 0, client.ObjectKeyFromObject(e.Object))
+		},
+	}
+}
+
 // markers lists the markers of a namespace, of all when it is empty. Read-only.
 func (r *Reconciler) markers(ctx context.Context, namespace string) []v1alpha1.PodProbeMarker {
 	list := &v1alpha1.PodProbeMarkerList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing PodProbeMarkers")
 	}
 	return list.Items
 }
 
-// podEvents wakes the markers of Pods that become ready to be probed, move, or change in
+// PodEvents wakes the markers of Pods that become ready to be probed, move, or change in
 // what markers look at. A Pod may be seen for the first time when all that has happened.
-func (r *Reconciler) podEvents() handler.EventHandler {
+func (r *Reconciler) PodEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			if pod := e.Object.(*corev1.Pod); podprobe.Probeable(pod) {
@@ -92,7 +112,7 @@ func (r *Reconciler) podChanged(ctx context.Context, q queue, before, after *cor
 			return podprobe.Selects(m, before) != podprobe.Selects(m, after)
 		})
 	}
-	if is && r.Options.Serverless && r.onVirtualNode(ctx, after) {
+	if is && r.options.Serverless && r.onVirtualNode(ctx, after) {
 		changed := changedConditions(before, after)
 		r.wake(ctx, q, 0, after.Namespace, func(m *v1alpha1.PodProbeMarker) bool {
 			return podprobe.Follows(m, after) && writesOneOf(m, changed)
@@ -120,7 +140,7 @@ func enqueue(q queue, after time.Duration, key types.NamespacedName) {
 
 func (r *Reconciler) onVirtualNode(ctx context.Context, pod *corev1.Pod) bool {
 	node := &corev1.Node{}
-	err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy)
+	err := r.client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy)
 	return err == nil && podprobe.IsVirtual(node)
 }
 
@@ -144,10 +164,10 @@ func writesOneOf(m *v1alpha1.PodProbeMarker, conditions map[string]bool) bool {
 	return false
 }
 
-// nodeProbeEvents wakes all markers when a node gets its NodePodProbe: each may have Pods
+// NodeProbeEvents wakes all markers when a node gets its NodePodProbe: each may have Pods
 // there that wait for it. Markers whose probes are in a NodePodProbe that appears or changes
 // look whether they are as they should be, those that do not exist any more included.
-func (r *Reconciler) nodeProbeEvents() handler.EventHandler {
+func (r *Reconciler) NodeProbeEvents() handler.EventHandler {
 	owners := func(q queue, objects ...client.Object) {
 		for _, obj := range objects {
 			for _, key := range podprobe.Markers(obj.(*v1alpha1.NodePodProbe).Spec) {
@@ -165,5 +185,22 @@ func (r *Reconciler) nodeProbeEvents() handler.EventHandler {
 				owners(q, e.ObjectOld, e.ObjectNew)
 			}
 		},
+	}
+}
+
+// NodeEvents wakes all markers when a node comes or goes, for its Pods may be seen before it
+// and outlive it, or when it becomes another kind of node.
+func (r *Reconciler) NodeEvents() handler.EventHandler {
+	all := func(ctx context.Context, q queue) {
+		r.wake(ctx, q, settle, "", func(*v1alpha1.PodProbeMarker) bool { return true })
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { all(ctx, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if podprobe.IsVirtual(e.ObjectOld.(*corev1.Node)) != podprobe.IsVirtual(e.ObjectNew.(*corev1.Node)) {
+				all(ctx, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, q queue) { all(ctx, q) },
 	}
 }

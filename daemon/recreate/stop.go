@@ -161,12 +161,12 @@ func (w *Worker) stop(ctx context.Context, key Key, snap Snapshot, rt cri.Runtim
 	logger.Info("Stopping a container")
 	say(corev1.EventTypeNormal, EventKilling, fmt.Sprintf("Stopping container %s by ContainerRecreateRequest %s", target.Name, r.Name))
 	progress := w.of(r.UID)
-	started := time.Now()
+	started := w.now()
 	hookErr, err := cri.Kill(ctx, rt, cri.Status{Container: cri.Container{ID: target.ID, State: snap.Containers[target.Name].State}}, w.killOptions(ctx, key, r, rt, target.Name))
 	if errors.Is(err, cri.ErrNotFound) {
 		err = nil // it is gone, as it should be
 	}
-	took := time.Since(started)
+	took := w.now().Sub(started)
 	if hookErr != nil {
 		logger.Info("The preStop hook did not work", "reason", hookErr.Error())
 		say(corev1.EventTypeWarning, EventFailedPreStopHook, fmt.Sprintf("Container %s: %v", target.Name, hookErr))
@@ -179,7 +179,7 @@ func (w *Worker) stop(ctx context.Context, key Key, snap Snapshot, rt cri.Runtim
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		progress.kills[target.Name] = Kill{ID: target.ID, At: time.Now()}
+		progress.kills[target.Name] = Kill{ID: target.ID, At: w.now()}
 	}
 	w.stopped[key] = append(w.stopped[key], stopped{request: r, target: target, err: err})
 }

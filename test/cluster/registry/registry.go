@@ -82,17 +82,20 @@ func (r *Registry) Put(ref string, image v1.Image) error {
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	req.URL.Path = Resolve(req.URL.Path, req.URL.Query().Get("ns"))
 	t := parseTarget(req.URL.Path, r.host)
-	rule := r.rules.hit(t, clientOf(req), req.Method)
 	answer := &recorder{ResponseWriter: w}
+	var entry *Request
 	if t.Kind != Other {
-		entry := r.requests.add(Request{
+		entry = r.requests.add(Request{
 			Time: time.Now(), Client: clientOf(req), Method: req.Method, Repository: t.Repository, Kind: t.Kind, Reference: t.Reference,
-			Spoiled: rule != Rule{},
 		})
 		defer func() { r.requests.end(entry, answer.status, answer.bytes) }() // also when a rule cuts the connection
 	}
-	if auth := r.auth(rule); auth != nil && !auth.admit(answer, req, t) {
+	if auth := r.auth(t, clientOf(req)); auth != nil && !auth.admit(answer, req, t) {
 		return
+	}
+	rule := r.rules.hit(t, clientOf(req), req.Method)
+	if entry != nil && rule != (Rule{}) {
+		r.requests.spoiled(entry)
 	}
 	if rule.spoil(answer, req) {
 		return
@@ -111,11 +114,14 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // auth are the credentials that a request needs, nil if none. A rule's stand instead of the private registry's own.
-func (r *Registry) auth(rule Rule) *Auth {
-	if rule.Auth == nil && r.private {
+func (r *Registry) auth(t target, client string) *Auth {
+	if auth := r.rules.auth(t, client); auth != nil {
+		return auth
+	}
+	if r.private {
 		return &Auth{Scheme: Basic, User: User, Password: Password}
 	}
-	return rule.Auth
+	return nil
 }
 
 // getBlob sends a blob, or a range of it, which the upstream handler does for ranges with two ends only: clients that

@@ -23,7 +23,7 @@ type Request struct {
 	Ended      bool      `json:"ended"`             // whether what follows is known
 	Status     int       `json:"status"`            // 0: the client gave up before there was one
 	Bytes      int64     `json:"bytes"`             // of the body, as far as it was sent
-	Spoiled    bool      `json:"spoiled,omitempty"` // whether a rule matched
+	Spoiled    bool      `json:"spoiled,omitempty"` // whether a rule made it go wrong
 }
 
 // Requests remembers what clients asked for. The zero value is empty; it is safe for concurrent use.
@@ -47,6 +47,12 @@ func (q *Requests) end(r *Request, status int, bytes int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r.Ended, r.Status, r.Bytes = true, status, bytes
+}
+
+func (q *Requests) spoiled(r *Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r.Spoiled = true
 }
 
 // Of lists the requests about a repository, in the order of their arrival; all of them if it is empty.

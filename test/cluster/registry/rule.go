@@ -50,7 +50,9 @@ type Rule struct {
 	BytesPerSecond int   `json:"bytesPerSecond,omitempty"` // of each answer
 	TruncateAt     int64 `json:"truncateAt,omitempty"`     // cut the connection at this byte of a blob, also when a client resumes there
 	Corrupt        bool  `json:"corrupt,omitempty"`        // change a byte: the digest is wrong then
-	Auth           *Auth `json:"auth,omitempty"`           // want these credentials, instead of any others
+	// Auth are credentials that are wanted instead of any others, as long as the rule is there: Times does not count
+	// for them, nor are requests without them counted.
+	Auth *Auth `json:"auth,omitempty"`
 }
 
 // check says what is wrong with a rule.
@@ -150,8 +152,20 @@ func (rs *Rules) snapshot() map[string]ruleState {
 	return all
 }
 
-// hit merges the rules that a download by client runs into, and counts it against each. Heads are spoiled by errors
-// and delays as any other request; only a GET has a body to spoil. Credentials are not a fault: they are not counted.
+// auth returns the credentials that a request of client wants, nil if no rule says so.
+func (rs *Rules) auth(t target, client string) *Auth {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, s := range rs.list {
+		if s.Auth != nil && s.matches(t, client) {
+			return s.Auth
+		}
+	}
+	return nil
+}
+
+// hit merges the trouble that a download by client runs into, and counts it against each rule. Heads are spoiled by
+// errors and delays as any other request; only a GET has a body to spoil.
 func (rs *Rules) hit(t target, client, method string) Rule {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -160,10 +174,7 @@ func (rs *Rules) hit(t target, client, method string) Rule {
 		return merged
 	}
 	for _, s := range rs.list {
-		if !s.matches(t, client) || (s.Times > 0 && s.Hits >= s.Times) {
-			continue
-		}
-		if method == http.MethodHead && !s.spoilsHead() {
+		if !s.matches(t, client) || (s.Times > 0 && s.Hits >= s.Times) || !s.spoils(method) {
 			continue
 		}
 		s.Hits++
@@ -172,9 +183,12 @@ func (rs *Rules) hit(t target, client, method string) Rule {
 	return merged
 }
 
-// spoilsHead says whether the rule does anything to an answer without a body.
-func (r Rule) spoilsHead() bool {
-	return r.Hang || r.Status != 0 || r.DelayMillis > 0 || r.Auth != nil
+// spoils says whether the rule does anything to an answer to a request of that method.
+func (r Rule) spoils(method string) bool {
+	if r.Hang || r.Status != 0 || r.DelayMillis > 0 {
+		return true
+	}
+	return method == http.MethodGet && (r.BytesPerSecond > 0 || r.TruncateAt > 0 || r.Corrupt)
 }
 
 // add adds the trouble of another rule: the worse of both.
@@ -189,8 +203,5 @@ func (r *Rule) add(o Rule) {
 	}
 	if r.TruncateAt == 0 || (o.TruncateAt > 0 && o.TruncateAt < r.TruncateAt) {
 		r.TruncateAt = o.TruncateAt
-	}
-	if o.Auth != nil {
-		r.Auth = o.Auth
 	}
 }

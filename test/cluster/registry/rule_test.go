@@ -81,3 +81,18 @@ func TestRulesThatCannotBeMeant(t *testing.T) {
 		t.Run(name, func(t *testing.T) { require.Error(t, new(Rules).Set("x", rule)) })
 	}
 }
+
+func TestCredentialsAreNeverSpent(t *testing.T) {
+	var rules Rules
+	blob := target{Repository: "docker.io/a", Kind: Blob}
+	secret := &Auth{Scheme: Basic, User: "ann", Password: "secret"}
+	require.NoError(t, rules.Set("it", Rule{Repository: "docker.io/a", Auth: secret, Status: 500, Times: 1}))
+	for range 3 {
+		require.Equal(t, secret, rules.auth(blob, ""))
+	}
+	require.Zero(t, rules.snapshot()["it"].Hits, "who has no credentials is not counted")
+	require.Equal(t, Rule{Status: 500}, rules.hit(blob, "", http.MethodGet))
+	require.Equal(t, Rule{}, rules.hit(blob, "", http.MethodGet))
+	require.Equal(t, secret, rules.auth(blob, ""))
+	require.Nil(t, rules.auth(target{Repository: "docker.io/b", Kind: Blob}, ""))
+}
