@@ -7,6 +7,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"slices"
@@ -72,8 +73,12 @@ func TestTables(t *testing.T) {
 			if m == (mode{schema: true}) {
 				t.Run("the schema is never stricter than the webhooks", func(t *testing.T) { neverStricter(t, c) })
 			}
+			if m.webhooks {
+				t.Run("lists have limits", func(t *testing.T) { limits(t, c) })
+			}
 			for file, kind := range kinds {
 				tab := read(t, file)
+				t.Run(kind.name+" leaves nothing behind when it is tried", func(t *testing.T) { tries(t, c, tab, kind) })
 				for _, version := range kind.versions {
 					t.Run(kind.name+" "+version, func(t *testing.T) {
 						for name, r := range tab.Invalid {
@@ -91,6 +96,31 @@ func TestTables(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tries makes a dry run of an object, which must not exist afterwards.
+func tries(t *testing.T, c api, tab table, kind kind) {
+	_, obj := row{Metadata: map[string]any{"name": "tried"}}.objects(t, tab.Base, kind, kind.stored())
+	require.NoError(t, c.Create(t.Context(), obj.DeepCopy(), client.DryRunAll))
+	require.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)))
+}
+
+// limits says that lists are refused when they have one image more than they may, and when not.
+func limits(t *testing.T, c api) {
+	images, list := map[string]any{}, []any{}
+	for i := range 255 {
+		images[fmt.Sprintf("image-%03d", i)], list = map[string]any{"tags": []any{}}, append(list, fmt.Sprintf("image-%03d", i))
+	}
+	images["last"] = map[string]any{"tags": []any{}}
+	try := func(file string, spec map[string]any) error {
+		_, obj := row{Spec: spec}.objects(t, map[string]any{"completionPolicy": map[string]any{}}, kinds[file], "v1beta1")
+		return c.Create(t.Context(), obj, client.DryRunAll)
+	}
+	require.NoError(t, try("nodeimage", map[string]any{"images": images}))
+	require.NoError(t, try("imagelistpulljob", map[string]any{"images": list}))
+	images["one-too-many"] = images["last"]
+	require.ErrorContains(t, try("nodeimage", map[string]any{"images": images}), "spec.images: Too many: 257: must have at most 256 items")
+	require.ErrorContains(t, try("imagelistpulljob", map[string]any{"images": append(list, "last")}), "spec.images: Too many: 256: must have at most 255 items")
 }
 
 // refuses sends the request of r and looks at the answer; nothing is left behind.

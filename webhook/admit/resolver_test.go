@@ -22,7 +22,9 @@ import (
 
 func TestWarningsAndDenials(t *testing.T) {
 	r := rules()
-	r.Warn = func(r Request[set]) []string { return []string{"told to " + r.New.Name + " in " + r.Version} }
+	r.Warn = func(_ context.Context, r Request[set]) []string {
+		return []string{"told to " + r.New.Name + " in " + r.Version}
+	}
 	r.Deny = func(r Request[set]) error {
 		if *r.Old.Spec.Replicas != 1 {
 			return errors.New("only one may change")

@@ -48,7 +48,9 @@ func Register(hs admit.Handlers, set *features.Set, c clock.PassiveClock) {
 			}
 			return valid.NodeImage(r.New), nil
 		},
-		Warn: func(r admit.Request[*v1beta1.NodeImage]) []string { return valid.NodeImageWarnings(r.New) },
+		Warn: func(_ context.Context, r admit.Request[*v1beta1.NodeImage]) []string {
+			return valid.NodeImageWarnings(r.New)
+		},
 	}
 	hs.Add(rules.Mutator(), "/mutate-apps-kruise-io-nodeimage", "/mutate-apps-kruise-io-v1alpha1-nodeimage")
 	hs.Add(rules.Validator(), "/validate-apps-kruise-io-nodeimage", "/validate-apps-kruise-io-v1alpha1-nodeimage")
