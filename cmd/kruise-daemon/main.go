@@ -30,6 +30,7 @@ type options struct {
 	hostRunDir       string
 	socketFile       string
 	maxWorkers       int
+	maxPerRegistry   int
 	pluginConfigFile string
 	pluginBinDir     string
 	qps              float64
@@ -51,6 +52,7 @@ func parse(args []string, getenv func(string) string) (options, error) {
 	fs.StringVar(&o.hostRunDir, "host-run-dir", cri.HostRunDir, "where the host's /var/run is mounted")
 	fs.StringVar(&o.socketFile, "socket-file", "", "the runtime's socket below --host-run-dir; empty looks for the known ones")
 	fs.IntVar(&o.maxWorkers, "max-workers-for-pull-image", -1, "how many images this node pulls at once; 0 or less is no limit")
+	fs.IntVar(&o.maxPerRegistry, "max-pulls-per-registry", 0, "how many images this node pulls at once from one registry; 0 or less is no limit")
 	fs.StringVar(&o.pluginConfigFile, "plugin-config-file", "/kruise/CredentialProviderPlugin.yaml", "credential provider configuration, as for the kubelet")
 	fs.StringVar(&o.pluginBinDir, "plugin-bin-dir", "/kruise/plugins", "directory of the credential providers")
 	fs.Float64Var(&o.qps, "rest-config-qps", 0, "requests per second to the API server; 0 is the client's default")

@@ -16,6 +16,7 @@ import (
 	"github.com/kruisectl/kruisectl/daemon/agent"
 	"github.com/kruisectl/kruisectl/daemon/kube"
 	"github.com/kruisectl/kruisectl/daemon/recreate"
+	"github.com/kruisectl/kruisectl/internal/recreatelabel"
 )
 
 // byPod is the index of requests by their Pod.
@@ -24,7 +25,7 @@ const byPod = "pod"
 // recreate builds the worker that restarts containers for ContainerRecreateRequests.
 func (w *wiring) recreate(context.Context) (agent.Worker, error) {
 	store := recreateStore{kube: w.kube, pods: w.pods, informer: kube.Informer(recreateRequests(w.kube, ""), kube.Select{
-		Labels: v1beta1.RecreateNodeNameLabel + "=" + v1beta1.RecreateNodeLabelValue(w.node) + "," + v1beta1.RecreateActiveLabel + "=true",
+		Labels: v1beta1.RecreateNodeNameLabel + "=" + recreatelabel.Node(w.node) + "," + v1beta1.RecreateActiveLabel + "=true",
 	}, nil, cache.Indexers{byPod: podOfRequest})}
 	w.watch(store.informer)
 	worker := recreate.New(recreate.Options{

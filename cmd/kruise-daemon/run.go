@@ -57,7 +57,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	runtimes, err := detect(ctx, o, checks)
+	runtimes, err := detect(ctx, o, checks, criMetrics(registry))
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
@@ -82,6 +82,7 @@ func run(ctx context.Context, o options) error {
 	for _, informer := range wired.informers {
 		group.Go(func() error { informer.RunWithContext(ctx); return nil })
 	}
+	group.Go(func() error { runtimes.Keep(ctx, time.After); return nil })
 	group.Go(func() error { return agent.Run(ctx, workers) })
 	logger.Info("Started", "node", o.node, "runtime", runtimes.First().Name(), "gates", o.gates.String())
 	return group.Wait()
@@ -139,12 +140,12 @@ func serve(ctx context.Context, group *errgroup.Group, o options, checks *agent.
 }
 
 // detect looks for runtimes until one answers; meanwhile /healthz says why none does.
-func detect(ctx context.Context, o options, checks *agent.Checks) (*cri.Set, error) {
+func detect(ctx context.Context, o options, checks *agent.Checks, observe func(cri.Call)) (*cri.Set, error) {
 	var last atomic.Pointer[error]
 	last.Store(&errLooking)
 	checks.Add(runtimeCheck, func() error { return *last.Load() })
 	for wait := firstDetect; ; wait = min(2*wait, maxDetect) {
-		runtimes, err := cri.Detect(ctx, o.hostRunDir, o.socketFile)
+		runtimes, err := cri.Detect(ctx, cri.Options{Dir: o.hostRunDir, SocketFile: o.socketFile, Observe: observe})
 		last.Store(&err)
 		if err == nil {
 			return runtimes, nil
@@ -158,4 +159,14 @@ func detect(ctx context.Context, o options, checks *agent.Checks) (*cri.Set, err
 		case <-timer.C:
 		}
 	}
+}
+
+// criMetrics counts calls of container runtimes. Most take milliseconds: what is of interest
+// is which fail, and how.
+func criMetrics(r prometheus.Registerer) func(cri.Call) {
+	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kruise_daemon_cri_calls_total", Help: "Calls of container runtimes by method and gRPC code.",
+	}, []string{"method", "code"})
+	r.MustRegister(calls)
+	return func(c cri.Call) { calls.WithLabelValues(c.Method, c.Code).Inc() }
 }

@@ -22,7 +22,7 @@ import (
 
 // groups are the types of the agent.
 func groups() []kube.Group {
-	return []kube.Group{kube.Core(), {Version: v1beta1.GroupVersion, Types: []runtime.Object{
+	return []kube.Group{kube.Core(), probeTypes(), {Version: v1beta1.GroupVersion, Types: []runtime.Object{
 		&v1beta1.NodeImage{}, &v1beta1.NodeImageList{},
 		&v1beta1.ContainerRecreateRequest{}, &v1beta1.ContainerRecreateRequestList{},
 	}}}
@@ -54,9 +54,15 @@ func (s nodeImages) WriteStatus(ctx context.Context, ni *v1beta1.NodeImage) (*v1
 }
 
 // secretReader reads one Secret from the API server's cache, which costs it next to nothing.
+// The cache may not know a Secret that was written a moment ago, so that its absence is
+// asked of the storage.
 func secretReader(c *kube.Client) func(context.Context, types.NamespacedName) (*corev1.Secret, error) {
 	return func(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
-		return c.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{ResourceVersion: "0"})
+		secret, err := c.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{ResourceVersion: "0"})
+		if apierrors.IsNotFound(err) {
+			return c.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+		}
+		return secret, err
 	}
 }
 

@@ -84,18 +84,39 @@ func (w *wiring) images(ctx context.Context) (agent.Worker, error) {
 	store := newNodeImages(w.kube, w.node)
 	w.watch(store.informer)
 	puller := images.New(images.Options{
-		Store:       store,
-		Runtime:     w.runtimes.First(),
-		Credentials: images.NewKeyrings(ctx, secretReader(w.kube), w.options.configNamespace, plugins),
-		Events:      w.events("kruise-daemon-imagepuller"),
-		MaxWorkers:  w.options.maxWorkers,
-		Synced:      store.informer.HasSynced,
-		Metrics:     images.NewMetrics(w.metrics),
+		Store:          store,
+		Runtime:        w.imageRuntime,
+		Credentials:    images.NewKeyrings(ctx, secretReader(w.kube), w.options.configNamespace, plugins),
+		Events:         w.events("kruise-daemon-imagepuller"),
+		MaxWorkers:     w.options.maxWorkers,
+		MaxPerRegistry: w.options.maxPerRegistry,
+		Synced:         store.informer.HasSynced,
+		Metrics:        images.NewMetrics(w.metrics),
 	})
 	if _, err := store.informer.AddEventHandler(after(puller.Wake)); err != nil {
 		return nil, fmt.Errorf("watching NodeImages: %w", err)
 	}
 	return puller, nil
+}
+
+// imageRuntime is the runtime that this node's Pods run in.
+func (w *wiring) imageRuntime() cri.Runtime {
+	if w.pods == nil {
+		return w.runtimes.First()
+	}
+	return w.runtimes.Busiest(func(yield func(string) bool) {
+		for _, obj := range w.pods.GetIndexer().List() {
+			pod, ok := obj.(*corev1.Pod)
+			if !ok {
+				continue
+			}
+			for i := range pod.Status.ContainerStatuses {
+				if !yield(pod.Status.ContainerStatuses[i].ContainerID) {
+					return
+				}
+			}
+		}
+	})
 }
 
 func (w *wiring) containerMeta(context.Context) (agent.Worker, error) {

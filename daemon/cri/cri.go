@@ -19,6 +19,9 @@ var (
 	ErrNotFound = errors.New("container not found")
 	// ErrNoSandbox: the runtime runs no sandbox of the Pod.
 	ErrNoSandbox = errors.New("Pod sandbox not found")
+	// ErrUnavailable: the runtime is away or went away during the call. It says nothing of
+	// what was asked.
+	ErrUnavailable = errors.New("the container runtime does not answer")
 	// ErrTimedOut: a command in a container did not end in time.
 	ErrTimedOut = errors.New("command timed out")
 )

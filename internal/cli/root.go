@@ -76,7 +76,7 @@ func newRoot(f *factory.Factory, cfg *config) *cobra.Command {
 	add("rollouts", rollout.Commands(f, screen)...)
 	add("workloads", append(scale.Commands(f), set.Commands(f)...)...)
 	add("insight", why.Commands(f)...)
-	add("images", image.Commands(f)...)
+	add("images", image.Commands(f, imageScreen)...)
 	add("other", newCompletion(), newOptions())
 	root.SetHelpCommandGroupID("other")
 	root.SetIn(f.In)

@@ -13,6 +13,11 @@ type keyMap struct {
 	abort, undo, restart      key.Binding
 	back, quit, kill, help    key.Binding
 	yes, no, toggle, activate key.Binding
+
+	// Of the screen of an image job.
+	node, failedNames, retryNodes, cancelJob key.Binding
+	onlyFailed, onlyRunning, onlyDone        key.Binding
+	onlyQueued                               key.Binding
 }
 
 func bind(help string, keys ...string) key.Binding {
@@ -28,7 +33,20 @@ func newKeyMap() keyMap {
 		abort: bind("abort", "a"), undo: bind("undo", "u"), restart: bind("restart", "r"),
 		back: bind("back", "esc"), quit: bind("quit", "q"), kill: bind("quit at once", "ctrl+c"), help: bind("help", "?"),
 		yes: bind("yes", "y"), no: bind("no", "n"), toggle: bind("other button", "tab", "left", "right", "shift+tab"), activate: bind("choose", "enter"),
+		node: bind("node", "enter"), failedNames: bind("failed nodes", "y"), retryNodes: bind("retry failed", "R"), cancelJob: bind("cancel", "D"),
+		onlyFailed: bind("only failed", "f"), onlyRunning: bind("only pulling", "g"), onlyDone: bind("only done", "d"), onlyQueued: bind("only queued", "z"),
 	}
+}
+
+// filterKeys maps the groups of nodes to the keys that show one alone.
+func (k keyMap) filterKeys() []struct {
+	group string
+	key   key.Binding
+} {
+	return []struct {
+		group string
+		key   key.Binding
+	}{{groupFailed, k.onlyFailed}, {groupRunning, k.onlyRunning}, {groupDone, k.onlyDone}, {groupQueued, k.onlyQueued}}
 }
 
 // actionKeys maps the name of an action to its key. Pause and resume share one.

@@ -21,7 +21,7 @@ import (
 )
 
 // ErrUnavailable is what every call returns while the runtime is down.
-var ErrUnavailable = errors.New("runtime is not available")
+var ErrUnavailable = fmt.Errorf("runtime is down: %w", cri.ErrUnavailable)
 
 // ErrUnauthenticated is the answer to a pull with the wrong credentials.
 var ErrUnauthenticated = errors.New("unauthenticated")

@@ -218,7 +218,7 @@ func grpcError(err error) error {
 		code = codes.NotFound
 	case errors.Is(err, cri.ErrTimedOut):
 		code = codes.DeadlineExceeded
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, cri.ErrUnavailable):
 		code = codes.Unavailable
 	case errors.Is(err, ErrUnauthenticated):
 		code = codes.Unauthenticated

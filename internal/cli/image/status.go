@@ -4,56 +4,56 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
-	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
-	"github.com/kruisectl/kruisectl/internal/percent"
 	"github.com/kruisectl/kruisectl/internal/rollout/pull"
+	"github.com/kruisectl/kruisectl/internal/rollout/target"
 )
-
-// errTimeout is the cancellation cause of --timeout.
-var errTimeout = errors.New("--timeout passed")
-
-// pollInterval is the time between two looks at a job.
-const pollInterval = time.Second
 
 // statusOptions is one run of `image status`.
 type statusOptions struct {
 	f          *factory.Factory
 	watch      bool
+	plain      bool
+	readOnly   bool
+	exitOnDone bool
 	failedOnly bool
-	wait       waiting
+	timeout    time.Duration
+	screen     Screen
 	output     out.Output
 }
 
-func newStatus(f *factory.Factory) *cobra.Command {
-	o := &statusOptions{f: f}
+func newStatus(f *factory.Factory, screen Screen) *cobra.Command {
+	o := &statusOptions{f: f, screen: screen}
 	cmd := &cobra.Command{
-		Use:               "status JOB...",
-		Short:             "Show an image pull node by node",
-		Example:           "  kruisectl image status pull-web-1a2b3\n  kruisectl image status pull-web-1a2b3 --failed-only -o json",
+		Use:   "status JOB...",
+		Short: "Show an image pull node by node",
+		Long: "Show an image pull node by node. With -w it is followed until it ends: on a\n" +
+			"terminal on a full screen, elsewhere and with --plain line by line.",
+		Example: "  kruisectl image status pull-web-1a2b3\n" +
+			"  kruisectl image status pull-web-1a2b3 --failed-only -o json\n" +
+			"  kruisectl image status pull-web-1a2b3 -w --timeout 10m",
 		ValidArgsFunction: completeJobs(f),
-		Annotations:       map[string]string{out.ExitCodes: "3 a node failed", out.SeeAlso: "kruisectl image wait"},
+		Annotations:       map[string]string{out.ExitCodes: "3 a node failed; with -w those of image wait", out.SeeAlso: "kruisectl image wait, kruisectl image retry, kruisectl why"},
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	fs := cmd.Flags()
-	fs.BoolVarP(&o.watch, "watch", "w", false, "wait until the job ends")
+	fs.BoolVarP(&o.watch, "watch", "w", false, "follow the job until it ends")
+	fs.BoolVar(&o.plain, "plain", false, "print lines also on a terminal")
+	fs.BoolVar(&o.readOnly, "read-only", false, "offer no actions on the screen")
+	fs.BoolVar(&o.exitOnDone, "exit-on-done", false, "leave the screen when the job ends")
+	fs.DurationVar(&o.timeout, "timeout", 0, "longest wait; 0 is without limit")
+	out.Group(fs, "Wait", "watch", "plain", "read-only", "exit-on-done", "timeout")
 	fs.BoolVar(&o.failedOnly, "failed-only", false, "show only nodes that failed")
-	fs.DurationVar(&o.wait.timeout, "timeout", 0, "longest wait; 0 is without limit")
-	out.Group(fs, "Wait", "watch", "timeout")
 	fs.BoolVar(&o.output.NoHeaders, "no-headers", false, "leave out the header line of the table")
-	o.output.AddTo(fs, "name")
+	o.output.AddTo(fs, "wide", "name")
 	return cmd
 }
 
@@ -62,72 +62,132 @@ func (o *statusOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	jobs, err := resolve(ctx, o.f, "image status", args)
+	if o.timeout < 0 {
+		return out.Usagef("--timeout %s is negative", o.timeout)
+	}
+	jobs, err := resolve(ctx, o.f, "image status", false, args)
 	if err != nil {
 		return err
 	}
 	if o.watch {
-		o.wait.wait = true
-		return o.wait.all(ctx, o.f, jobs, format)
+		if o.onScreen(jobs, format) {
+			return o.show(ctx, jobs[0])
+		}
+		w := waiting{wait: true, timeout: o.timeout}
+		return w.all(ctx, o.f, jobs, format)
+	}
+	c, err := o.f.WatchClient()
+	if err != nil {
+		return err
+	}
+	now, err := newReader(o.f, c, jobs, nil).read(ctx)
+	if err != nil {
+		return err
 	}
 	var codes []int
-	for _, j := range jobs {
-		st, err := statusOf(ctx, o.f, j, nil)
-		if err != nil {
-			return object.Failure(o.f, "image status", j.Object, err, "")
-		}
-		if err := o.print(j, st, format); err != nil {
-			return err
-		}
-		code := out.CodeOK
-		if st.Verdict == pull.Failed {
-			code = out.CodeFailed
-		}
-		codes = append(codes, code)
+	var ends []ended
+	for _, r := range now {
+		codes = append(codes, r.code())
+		ends = append(ends, ended{reading: r, code: r.code()})
+	}
+	if err := o.print(ends, format); err != nil {
+		return err
 	}
 	return out.Silent(out.Worst(codes))
 }
 
-func (o *statusOptions) print(j job, st pull.Status, format out.Format) error {
-	if o.failedOnly {
-		var failed []pull.Row
-		for _, r := range st.Rows {
-			if r.Phase == string(v1beta1.ImagePhaseFailed) {
-				failed = append(failed, r)
-			}
-		}
-		st.Rows = failed
-	}
+func (o *statusOptions) onScreen(jobs []target.Object, format out.Format) bool {
+	return o.screen != nil && !o.plain && len(jobs) == 1 && jobs[0].Kind == target.ImagePullJob && format.People() && o.f.OutTerminal().TTY
+}
+
+func (o *statusOptions) print(ends []ended, format out.Format) error {
 	switch {
 	case format.Name == "name":
-		_, err := fmt.Fprintln(o.f.Out, j.Object)
-		return err
+		for _, e := range ends {
+			fmt.Fprintln(o.f.Out, e.job)
+		}
+		return nil
 	case !format.People():
-		return format.Write(o.f.Out, document(o.f, j, st, 0))
+		return documents(o.f, ends, format)
 	}
+	for i, e := range ends {
+		if i > 0 {
+			fmt.Fprintln(o.f.Out)
+		}
+		if err := o.sheet(e.reading, format.Name == "wide"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sheet prints one job for people.
+func (o *statusOptions) sheet(r reading, wide bool) error {
 	style := o.f.OutStyle()
-	fmt.Fprintf(o.f.Out, "%s  image %s  %s\n", j.Object, st.Job.Spec.Image, style.Paint(stateOf(st.Verdict), st.Message))
-	if len(st.Rows) == 0 {
+	head := func(what string) {
+		fmt.Fprintf(o.f.Out, "%s  %s  %s\n", r.job, what, style.Paint(stateOf(r.verdict()), string(r.verdict())))
+	}
+	if r.list != nil {
+		head(out.Plural(len(r.list.Images), "image"))
+		fmt.Fprintf(o.f.Out, "  %s\n", r.list.Message)
+		for _, im := range r.list.Images {
+			if im.Status == nil {
+				fmt.Fprintf(o.f.Out, "\n%s: no job yet %s\n", im.Image, im.Message)
+				continue
+			}
+			fmt.Fprintf(o.f.Out, "\nimage %s  job %s  %s\n", im.Image, im.Status.Job.Name, style.Paint(stateOf(im.Status.Verdict), string(im.Status.Verdict)))
+			if err := o.nodes(*im.Status, wide); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
+	head("image " + r.status.Job.Spec.Image)
+	return o.nodes(*r.status, wide)
+}
+
+func (o *statusOptions) nodes(st pull.Status, wide bool) error {
 	now := o.f.Clock.Now()
-	t := out.Table{NoHeaders: o.output.NoHeaders, Columns: []out.Column{{Name: "NODE"}, {Name: "PHASE"}, {Name: "TRIES", Drop: 2}, {Name: "TIME", Drop: 1}, {Name: "MESSAGE"}}}
-	for _, r := range st.Rows {
-		phase := r.Phase
-		if r.Phase == string(v1beta1.ImagePhasePulling) && r.Progress > 0 {
-			phase += fmt.Sprintf(" %d%%", r.Progress)
-		}
-		took := "-"
-		if !r.Started.IsZero() {
-			end := r.Ended
-			if end.IsZero() {
-				end = now
-			}
-			took = out.Age(end.Sub(r.Started))
-		}
-		t.Rows = append(t.Rows, []string{r.Node, style.Paint(rowState(r), phase), strconv.FormatInt(r.Tries, 10), took, r.Message})
+	style := o.f.OutStyle()
+	e := pull.EstimateOf(st, now)
+	line := fmt.Sprintf("  %s %d%%  %s", style.Bar(e.Percent, 100, 20), e.Percent, st.Message)
+	if e.Left > 0 {
+		line += "; about " + out.Age(e.Left) + " left"
 	}
-	return t.Print(o.f.Out, style, false)
+	if !st.Deadline.IsZero() && st.Verdict == pull.Active {
+		line += "; deadline in " + out.Age(max(0, st.Deadline.Sub(now)))
+	}
+	fmt.Fprintln(o.f.Out, line)
+	t := out.Table{NoHeaders: o.output.NoHeaders, Columns: []out.Column{
+		{Name: "NODE"}, {Name: "PHASE"}, {Name: "TRIES", Drop: 2}, {Name: "TIME", Drop: 1},
+		{Name: "VERSION", Wide: true}, {Name: "STARTED", Wide: true}, {Name: "DIGEST", Wide: true}, {Name: "MESSAGE"},
+	}}
+	for _, r := range st.Rows {
+		if o.failedOnly && !r.Failed() {
+			continue
+		}
+		t.Rows = append(t.Rows, nodeRow(r, now, style))
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	return t.Print(o.f.Out, style, wide)
+}
+
+func nodeRow(r pull.Row, now time.Time, style out.Style) []string {
+	phase := r.Phase
+	if r.Phase == string(v1beta1.ImagePhasePulling) {
+		phase += fmt.Sprintf(" %d%%", r.Progress)
+	}
+	took, started := "-", "-"
+	if !r.Started.IsZero() {
+		took, started = out.Age(r.Took(now)), r.Started.UTC().Format(time.RFC3339)
+	}
+	tries := "-"
+	if r.Tries > 0 {
+		tries = strconv.FormatInt(r.Tries, 10)
+	}
+	return []string{r.Node, style.Paint(rowState(r), phase), tries, took, strconv.FormatInt(r.Version, 10), started, r.Digest, r.Message}
 }
 
 func rowState(r pull.Row) out.State {
@@ -152,165 +212,114 @@ func stateOf(v pull.Verdict) out.State {
 	return out.Progressing
 }
 
-func document(f *factory.Factory, j job, st pull.Status, code int) map[string]any {
-	doc := out.Envelope("ImagePullStatus", f.ContextName())
-	s := st.Job.Status
-	doc["object"] = map[string]any{
-		"apiVersion": j.Live.GetAPIVersion(), "kind": j.Live.GetKind(), "namespace": j.Live.GetNamespace(), "name": j.Live.GetName(), "uid": string(j.Live.GetUID()),
+// report prints how waits ended: a sentence each on stdout and what failed on stderr, or
+// one document.
+func report(f *factory.Factory, ends []ended, format out.Format) error {
+	if !format.People() && format.Name != "name" {
+		return documents(f, ends, format)
 	}
-	doc["image"], doc["verdict"], doc["message"], doc["exitCode"] = st.Job.Spec.Image, st.Verdict, st.Message, code
-	doc["counts"] = map[string]any{"desired": s.Desired, "active": s.Active, "succeeded": s.Succeeded, "failed": s.Failed}
+	for _, e := range ends {
+		if format.Name == "name" {
+			fmt.Fprintln(f.Out, e.job)
+			continue
+		}
+		fmt.Fprintf(f.Out, "%s %s: %s\n", e.job, e.word(), e.message())
+		failed := 0
+		for _, st := range e.statuses() {
+			for _, r := range st.Rows {
+				if !r.Failed() {
+					continue
+				}
+				if failed++; failed <= 10 {
+					fmt.Fprintf(f.ErrOut, "  %s: %s\n", r.Node, r.Message)
+				}
+			}
+		}
+		if failed > 10 {
+			fmt.Fprintf(f.ErrOut, "  and %d more\n", failed-10)
+		}
+		if next := nextOf(f, e, failed); next != "" {
+			fmt.Fprintf(f.ErrOut, "  next: %s\n", next)
+		}
+	}
+	return nil
+}
+
+func nextOf(f *factory.Factory, e ended, failed int) string {
+	switch {
+	case e.code == out.CodeFailed && failed > 0:
+		return f.Name() + " image retry " + jobWord(e.job)
+	case e.code == out.CodeFailed, e.code == out.CodeTimeout:
+		return f.Name() + " why " + e.job.Short()
+	}
+	return ""
+}
+
+// documents writes one document: that of the job, or a List of several.
+func documents(f *factory.Factory, ends []ended, format out.Format) error {
+	docs := make([]any, 0, len(ends))
+	for _, e := range ends {
+		docs = append(docs, e.document(f))
+	}
+	if len(docs) == 1 {
+		return format.Write(f.Out, docs[0])
+	}
+	list := out.Envelope("List", "")
+	list["items"] = docs
+	return format.Write(f.Out, list)
+}
+
+// document is the ImagePullStatus of cli.md 1.6.
+func (e ended) document(f *factory.Factory) map[string]any {
+	doc := out.Envelope("ImagePullStatus", f.ContextName())
+	u := e.job.Live
+	doc["object"] = map[string]any{
+		"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "namespace": u.GetNamespace(), "name": u.GetName(), "uid": string(u.GetUID()),
+	}
+	doc["verdict"], doc["message"], doc["exitCode"] = e.verdict(), e.message(), e.code
+	doc["gone"], doc["timedOut"] = e.gone, e.code == out.CodeTimeout
+	now := f.Clock.Now()
+	switch {
+	case e.status != nil:
+		doc["image"] = e.status.Job.Spec.Image
+		for k, v := range facts(*e.status, now) {
+			doc[k] = v
+		}
+	case e.list != nil:
+		s := e.list.Job.Status
+		doc["counts"] = map[string]any{"desired": s.Desired, "active": s.Active, "completed": s.Completed, "succeeded": s.Succeeded, "failed": len(s.FailedImageStatuses)}
+		images := make([]any, 0, len(e.list.Images))
+		for _, im := range e.list.Images {
+			d := map[string]any{"image": im.Image, "job": "", "verdict": pull.Active, "message": im.Message}
+			if im.Status != nil {
+				d["job"], d["verdict"], d["message"] = im.Status.Job.Name, im.Status.Verdict, im.Status.Message
+				for k, v := range facts(*im.Status, now) {
+					d[k] = v
+				}
+			}
+			images = append(images, d)
+		}
+		doc["images"] = images
+	}
+	return doc
+}
+
+// facts are counts, estimate and nodes of one job.
+func facts(st pull.Status, now time.Time) map[string]any {
+	s := st.Job.Status
+	e := pull.EstimateOf(st, now)
 	rows := st.Rows
 	if rows == nil {
 		rows = []pull.Row{}
 	}
-	doc["nodes"] = rows
-	return doc
-}
-
-// waiting are the flags of commands that wait for jobs.
-type waiting struct {
-	wait         bool
-	timeout      time.Duration
-	minSucceeded string
-}
-
-// AddTo registers --wait and what goes with it.
-func (o *waiting) AddTo(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.wait, "wait", false, "wait for the job to end")
-	o.addLimits(fs)
-	out.Group(fs, "Wait", "wait")
-}
-
-func (o *waiting) addLimits(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.timeout, "timeout", 0, "longest wait; 0 is without limit")
-	fs.StringVar(&o.minSucceeded, "min-succeeded", "", "nodes that are enough: N or P%")
-	out.Group(fs, "Wait", "timeout", "min-succeeded")
-}
-
-func (o *waiting) min() (*intstr.IntOrString, error) {
-	if o.minSucceeded == "" {
-		return nil, nil
+	seconds := func(d time.Duration) int { return int(d.Round(time.Second) / time.Second) }
+	m := map[string]any{
+		"counts":   map[string]any{"desired": s.Desired, "active": s.Active, "succeeded": s.Succeeded, "failed": s.Failed, "queued": st.Queued},
+		"estimate": map[string]any{"percent": e.Percent, "medianSeconds": seconds(e.Median), "p95Seconds": seconds(e.P95), "leftSeconds": seconds(e.Left)},
+		"nodes":    rows,
 	}
-	v := intstr.Parse(o.minSucceeded)
-	if err := percent.Check(v); err != nil {
-		return nil, fmt.Errorf("--min-succeeded: %w", err)
+	if !st.Deadline.IsZero() {
+		m["deadline"] = st.Deadline.UTC().Format(time.RFC3339)
 	}
-	return &v, nil
-}
-
-func newWait(f *factory.Factory) *cobra.Command {
-	o := &waiting{wait: true}
-	var output out.Output
-	cmd := &cobra.Command{
-		Use:               "wait JOB...",
-		Short:             "Wait for image pulls to end",
-		Example:           "  kruisectl image wait pull-web-1a2b3 --timeout 5m\n  kruisectl image wait pull-web-1a2b3 --min-succeeded 90%",
-		ValidArgsFunction: completeJobs(f),
-		Annotations:       map[string]string{out.ExitCodes: "3 a node failed · 4 --timeout passed · 6 the job was deleted · 8 several jobs that ended differently", out.SeeAlso: "kruisectl image status"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			format, err := output.Format()
-			if err != nil {
-				return err
-			}
-			if _, err := o.min(); err != nil {
-				return out.Usage(err)
-			}
-			jobs, err := resolve(cmd.Context(), f, "image wait", args)
-			if err != nil {
-				return err
-			}
-			return o.all(cmd.Context(), f, jobs, format)
-		},
-	}
-	o.addLimits(cmd.Flags())
-	output.AddTo(cmd.Flags())
-	return cmd
-}
-
-// all waits for every job under one timeout and prints how each ended.
-func (o *waiting) all(ctx context.Context, f *factory.Factory, jobs []job, format out.Format) error {
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, o.timeout, errTimeout)
-		defer cancel()
-	}
-	limit, err := o.min()
-	if err != nil {
-		return out.Usage(err)
-	}
-	p := f.Progress(len(jobs) > 1 || format.Machine(), factory.Heartbeat)
-	var codes []int
-	for _, j := range jobs {
-		st, code, err := o.one(ctx, f, j, limit, p)
-		if err != nil {
-			return err
-		}
-		p.Finish()
-		codes = append(codes, code)
-		if !format.People() {
-			if err := format.Write(f.Out, document(f, j, st, code)); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(f.Out, "%s %s: %s\n", j.Object, ending(code, st), st.Message)
-		for _, r := range st.Rows {
-			if r.Phase == string(v1beta1.ImagePhaseFailed) {
-				fmt.Fprintf(f.ErrOut, "  %s: %s\n", r.Node, r.Message)
-			}
-		}
-	}
-	return out.Silent(out.Worst(codes))
-}
-
-func ending(code int, st pull.Status) string {
-	switch {
-	case code == out.CodeTimeout:
-		return "not finished"
-	case code == out.CodeGone:
-		return "deleted"
-	case st.Verdict == pull.Enough:
-		return "pulled on enough nodes"
-	case st.Verdict == pull.Succeeded:
-		return "pulled"
-	}
-	return "failed"
-}
-
-// one waits for one job. A job that its TTL removed counts as it was seen last.
-func (o *waiting) one(ctx context.Context, f *factory.Factory, j job, limit *intstr.IntOrString, p *out.Progress) (pull.Status, int, error) {
-	last := pull.Of(j.hub, nil, limit)
-	for {
-		st, err := statusOf(ctx, f, j, limit)
-		switch {
-		case apierrors.IsNotFound(err) || errors.Is(err, errReplaced):
-			if last.Verdict == pull.Active {
-				return last, out.CodeGone, nil
-			}
-			return last, codeOf(last), nil
-		case err != nil && ctx.Err() == nil:
-			return last, 0, object.Failure(f, "image wait", j.Object, err, "")
-		case err == nil:
-			last = st
-			p.Update(j.Short() + ": " + st.Message)
-			if st.Verdict != pull.Active {
-				return st, codeOf(st), nil
-			}
-		}
-		p.Beat()
-		if err := f.Sleep(ctx, pollInterval); err != nil {
-			if errors.Is(err, errTimeout) {
-				return last, out.CodeTimeout, nil
-			}
-			return last, 0, err
-		}
-	}
-}
-
-func codeOf(st pull.Status) int {
-	if st.Verdict == pull.Failed {
-		return out.CodeFailed
-	}
-	return out.CodeOK
+	return m
 }

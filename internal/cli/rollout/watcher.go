@@ -105,7 +105,7 @@ func (w *watcher) follow(ctx context.Context) end {
 		}
 		if w.pending != r.Result.Verdict {
 			w.pending, w.since = r.Result.Verdict, now
-			live.Again(ctx, settle)
+			live.After(ctx, settle)
 		}
 	}
 }
@@ -320,7 +320,7 @@ func (w *watcher) hint(ctx context.Context, live *follow.Live, r view.Rollout) {
 	}
 	if w.unseen.IsZero() {
 		w.unseen = now
-		live.Again(ctx, hintAfter)
+		live.After(ctx, hintAfter)
 	}
 	if w.hinted || now.Sub(w.unseen) < hintAfter {
 		return

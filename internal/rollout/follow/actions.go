@@ -133,7 +133,7 @@ func (l *Live) do(change apply.Change, stored func(adapter.Workload) error, done
 		if err != nil {
 			return "", err
 		}
-		l.signal()
+		l.Signal()
 		if !out.Changed {
 			return fmt.Sprintf("%s %s", w.Object, same), nil
 		}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,20 +29,11 @@ import (
 	"github.com/kruisectl/kruisectl/internal/rollout/view"
 )
 
-const (
-	// interval is the shortest time between two reads.
-	interval = 250 * time.Millisecond
-	// pollInterval replaces a watch that the user may not open.
-	pollInterval = 5 * time.Second
-	firstBackoff = 500 * time.Millisecond
-	lastBackoff  = 10 * time.Second
-)
-
 // Options of a Live source.
 type Options struct {
 	// Context is the kubeconfig context, for display.
 	Context string
-	Clock   clock.Clock
+	Clock   clock.WithTicker
 	Want    fetch.Want
 	// Write says how actions are sent; Program is the name in their commands.
 	Write   apply.Options
@@ -53,42 +43,30 @@ type Options struct {
 // Live is a view.Source over a real cluster. The workload's UID is pinned: another object
 // of the same name is not followed.
 type Live struct {
-	c      client.WithWatch
-	o      Options
-	cancel context.CancelFunc
-	wake   chan struct{}
-	wg     sync.WaitGroup
+	*Waker
+	c client.WithWatch
+	o Options
 
-	mu       sync.Mutex
-	w        adapter.Workload
-	uid      types.UID
-	lost     time.Time
-	lastRead time.Time
-	took     time.Duration
-	gone     bool
+	mu   sync.Mutex
+	w    adapter.Workload
+	uid  types.UID
+	lost time.Time
+	gone bool
 }
 
 var _ view.Source = (*Live)(nil)
 
 // New starts watching w, which was just read. Close it.
 func New(ctx context.Context, c client.WithWatch, w adapter.Workload, o Options) *Live {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &Live{c: c, o: o, cancel: cancel, wake: make(chan struct{}, 1), w: w, uid: w.Live.GetUID()}
-	l.Again(ctx, 0)
+	l := &Live{Waker: NewWaker(c, o.Clock), c: c, o: o, w: w, uid: w.Live.GetUID()}
 	own := &unstructured.UnstructuredList{}
 	own.SetGroupVersionKind(w.GVK)
-	l.watch(ctx, own, client.InNamespace(w.Live.GetNamespace()),
+	l.Watch(ctx, own, client.InNamespace(w.Live.GetNamespace()),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", w.Live.GetName())})
 	if sel, err := w.Selector(); err == nil && o.Want.Pods && !sel.Empty() {
-		l.watch(ctx, &corev1.PodList{}, client.InNamespace(w.Live.GetNamespace()), client.MatchingLabelsSelector{Selector: sel})
+		l.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.Live.GetNamespace()), client.MatchingLabelsSelector{Selector: sel})
 	}
 	return l
-}
-
-// Close implements view.Source.
-func (l *Live) Close() {
-	l.cancel()
-	l.wg.Wait()
 }
 
 // Lost implements view.Source.
@@ -96,82 +74,6 @@ func (l *Live) Lost() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost
-}
-
-// Again makes the next call of Next return after d even if nothing changes.
-func (l *Live) Again(ctx context.Context, d time.Duration) {
-	if d == 0 {
-		l.signal()
-		return
-	}
-	l.wg.Go(func() {
-		if l.sleep(ctx, d) == nil {
-			l.signal()
-		}
-	})
-}
-
-func (l *Live) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (l *Live) sleep(ctx context.Context, d time.Duration) error {
-	t := l.o.Clock.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C():
-		return nil
-	}
-}
-
-// watch keeps a watch open and signals at every event, until ctx ends.
-func (l *Live) watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) {
-	l.wg.Go(func() {
-		backoff := firstBackoff
-		for ctx.Err() == nil {
-			w, err := l.c.Watch(ctx, list, opts...)
-			switch {
-			case err == nil:
-				backoff = firstBackoff
-				// What happened between two watches is seen by the read that this causes.
-				l.signal()
-				drain(ctx, w, l.signal)
-			case apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err):
-				if l.sleep(ctx, pollInterval) != nil {
-					return
-				}
-				l.signal()
-			default:
-				if l.sleep(ctx, backoff) != nil {
-					return
-				}
-				backoff = min(2*backoff, lastBackoff)
-				l.signal()
-			}
-		}
-	})
-}
-
-func drain(ctx context.Context, w watch.Interface, signal func()) {
-	defer w.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case e, ok := <-w.ResultChan():
-			if !ok || e.Type == watch.Error {
-				return
-			}
-			if e.Type != watch.Bookmark {
-				signal()
-			}
-		}
-	}
 }
 
 // Next implements view.Source.
@@ -187,17 +89,8 @@ func (l *Live) Step(ctx context.Context) (view.Rollout, diagnose.Snapshot, error
 	}
 	backoff := firstBackoff
 	for {
-		select {
-		case <-ctx.Done():
-			return view.Rollout{}, diagnose.Snapshot{}, context.Cause(ctx)
-		case <-l.wake:
-		}
-		// Never spend more than a fifth of the time on reading, and never read faster
-		// than four times a second.
-		if wait := max(interval, 4*l.took) - l.o.Clock.Since(l.lastRead); wait > 0 && !l.lastRead.IsZero() {
-			if err := l.sleep(ctx, wait); err != nil {
-				return view.Rollout{}, diagnose.Snapshot{}, err
-			}
+		if err := l.Wait(ctx, nil); err != nil {
+			return view.Rollout{}, diagnose.Snapshot{}, err
 		}
 		s, err := l.read(ctx)
 		switch {
@@ -209,7 +102,7 @@ func (l *Live) Step(ctx context.Context) (view.Rollout, diagnose.Snapshot, error
 			return l.goneView(), s, nil
 		case ctx.Err() != nil:
 			return view.Rollout{}, s, context.Cause(ctx)
-		case refused(err):
+		case Refused(err):
 			return view.Rollout{}, s, err
 		}
 		l.setLost(l.o.Clock.Now())
@@ -217,12 +110,12 @@ func (l *Live) Step(ctx context.Context) (view.Rollout, diagnose.Snapshot, error
 			return view.Rollout{}, s, err
 		}
 		backoff = min(2*backoff, lastBackoff)
-		l.signal()
+		l.Signal()
 	}
 }
 
-// refused reports an answer of the server that trying again does not change.
-func refused(err error) bool {
+// Refused reports an answer of the server that trying again does not change.
+func Refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
@@ -241,9 +134,15 @@ func (l *Live) setLost(t time.Time) {
 
 var errGone = errors.New("gone")
 
-func (l *Live) read(ctx context.Context) (diagnose.Snapshot, error) {
-	start := l.o.Clock.Now()
-	defer func() { l.lastRead = l.o.Clock.Now(); l.took = l.lastRead.Sub(start) }()
+func (l *Live) read(ctx context.Context) (s diagnose.Snapshot, err error) {
+	err = l.Read(func() error {
+		s, err = l.snapshot(ctx)
+		return err
+	})
+	return s, err
+}
+
+func (l *Live) snapshot(ctx context.Context) (diagnose.Snapshot, error) {
 	obj, err := fetch.Again(ctx, l.c, l.w.Object)
 	if apierrors.IsNotFound(err) || err == nil && obj.Live.GetUID() != l.uid {
 		return diagnose.Snapshot{Workload: l.w}, errGone

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package pull reads how an image pre-pull stands, node by node, by joining the job with
-// the NodeImages (cli.md 7.2). It is pure.
+// the NodeImages (cli.md 7.2); it estimates what is left, finds where an image is, and makes
+// the jobs that pull again or pull for a workload. It is pure.
 package pull
 
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -29,12 +25,39 @@ type Row struct {
 	Phase string `json:"phase"`
 	// Progress is between 0 and 100.
 	Progress int32 `json:"progress"`
-	// Tries is the version of the task: it grows with each new attempt of a job.
-	Tries   int64     `json:"tries"`
-	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended"`
-	Message string    `json:"message"`
+	// Tries counts how often the node was given this image, from 1; 0 when it was not yet.
+	Tries int64 `json:"tries"`
+	// Version is that of the task in the NodeImage.
+	Version int64     `json:"version"`
+	Started time.Time `json:"started,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
+	// Digest is the image that was pulled, "" when the node did not say.
+	Digest  string `json:"digest,omitempty"`
+	Message string `json:"message"`
 }
+
+// Done reports that nothing more happens on the node.
+func (r Row) Done() bool { return r.Succeeded() || r.Failed() }
+
+// Succeeded reports that the node has the image.
+func (r Row) Succeeded() bool { return r.Phase == string(v1beta1.ImagePhaseSucceeded) }
+
+// Failed reports that the node gave up.
+func (r Row) Failed() bool { return r.Phase == string(v1beta1.ImagePhaseFailed) }
+
+// Took is how long the node has been, or was, at it; 0 when it has not begun.
+func (r Row) Took(now time.Time) time.Duration {
+	switch {
+	case r.Started.IsZero():
+		return 0
+	case r.Ended.IsZero():
+		return max(0, now.Sub(r.Started))
+	}
+	return max(0, r.Ended.Sub(r.Started))
+}
+
+// DeadlineMessage is what a job says that its deadline has ended (images.md 6.3).
+const DeadlineMessage = "job exceeds activeDeadlineSeconds"
 
 // PhaseQueued is a node that has not been given the task yet.
 const PhaseQueued = "Queued"
@@ -50,38 +73,73 @@ const (
 	Enough    Verdict = "Enough" // not done, but --min-succeeded is met
 )
 
+// Input is what Of joins.
+type Input struct {
+	Job *v1beta1.ImagePullJob
+	// NodeImages of the cluster; nil when they cannot be read, then there are rows only for
+	// what the job itself says.
+	NodeImages []v1beta1.NodeImage
+	// PodNodes are the nodes that a Pod selector means now.
+	PodNodes []string
+	// MinSucceeded, when not nil, is enough: a number of nodes or a percentage of those
+	// desired.
+	MinSucceeded *intstr.IntOrString
+}
+
 // Status is a job with its rows.
 type Status struct {
 	Job     *v1beta1.ImagePullJob
 	Verdict Verdict
 	// Message is one sentence.
 	Message string
-	Rows    []Row
+	// Rows are sorted by node.
+	Rows []Row
+	// Queued nodes wait for a place.
+	Queued int32
+	// Deadline is when the job gives up; zero when it has none or has not begun.
+	Deadline time.Time
 }
 
-// Of joins job with the NodeImages. minSucceeded, when not nil, is enough: a number of
-// nodes or a percentage of those desired.
-func Of(job *v1beta1.ImagePullJob, nodeImages []v1beta1.NodeImage, minSucceeded *intstr.IntOrString) Status {
-	st := Status{Job: job, Rows: rows(job, nodeImages)}
-	s := job.Status
-	done := fmt.Sprintf("%d of %d nodes succeeded, %d failed, %d active", s.Succeeded, s.Desired, s.Failed, s.Active)
-	never := job.Spec.CompletionPolicy.Type == v1beta1.Never
+// Of joins a job with the NodeImages.
+func Of(in Input) Status {
+	s := in.Job.Status
+	st := Status{Job: in.Job, Rows: rows(in), Queued: max(0, s.Desired-s.Active-s.Succeeded-s.Failed)}
+	if d := in.Job.Spec.CompletionPolicy.ActiveDeadlineSeconds; d != nil && s.StartTime != nil {
+		st.Deadline = s.StartTime.Add(time.Duration(*d) * time.Second)
+	}
+	never := in.Job.Spec.CompletionPolicy.Type == v1beta1.Never
 	finished := s.CompletionTime != nil || never && s.Desired > 0 && s.Succeeded+s.Failed >= s.Desired
+	deadline := s.Message == DeadlineMessage
 	switch {
-	case minSucceeded != nil && enough(s, *minSucceeded):
+	case in.MinSucceeded != nil && enough(s, *in.MinSucceeded):
 		st.Verdict = Enough
-	case finished && s.Failed > 0:
+	case finished && (s.Failed > 0 || deadline):
 		st.Verdict = Failed
 	case finished:
 		st.Verdict = Succeeded
 	default:
 		st.Verdict = Active
 	}
-	st.Message = done
-	if s.Message != "" && st.Verdict != Active {
-		st.Message += ": " + s.Message
-	}
+	st.Message = st.sentence()
 	return st
+}
+
+func (st Status) sentence() string {
+	s := st.Job.Status
+	switch {
+	case s.StartTime == nil && s.CompletionTime == nil && s.Desired == 0:
+		return "its controller has not begun"
+	case s.Desired == 0 && s.CompletionTime != nil:
+		return "no node is selected"
+	}
+	text := fmt.Sprintf("%d of %d nodes succeeded, %d failed, %d active", s.Succeeded, s.Desired, s.Failed, s.Active)
+	if st.Queued > 0 && st.Verdict == Active {
+		text += fmt.Sprintf(", %d queued", st.Queued)
+	}
+	if st.Verdict == Failed && s.Message != "" && s.Message != "job has completed" {
+		text += ": " + s.Message
+	}
+	return text
 }
 
 func enough(s v1beta1.ImagePullJobStatus, want intstr.IntOrString) bool {
@@ -89,32 +147,51 @@ func enough(s v1beta1.ImagePullJobStatus, want intstr.IntOrString) bool {
 	return err == nil && s.Desired > 0 && s.Succeeded >= n
 }
 
-func rows(job *v1beta1.ImagePullJob, nodeImages []v1beta1.NodeImage) []Row {
-	ref, err := imageref.Parse(job.Spec.Image)
+func rows(in Input) []Row {
+	ref, err := imageref.Parse(in.Job.Spec.Image)
 	if err != nil {
 		return nil
 	}
 	var list []Row
 	seen := map[string]bool{}
-	for i := range nodeImages {
-		ni := &nodeImages[i]
-		tag, ours := task(ni, ref, job)
+	selected := selection(in)
+	for i := range in.NodeImages {
+		ni := &in.NodeImages[i]
+		tag, ours := task(ni, ref, in.Job)
 		switch {
 		case ours:
 			list = append(list, row(ni, ref, tag))
 			seen[ni.Name] = true
-		case job.Status.CompletionTime == nil && selected(job, ni):
-			list = append(list, Row{Node: ni.Name, Phase: PhaseQueued, Message: "waits for a place (parallelism)"})
+		case in.Job.Status.CompletionTime == nil && selected(ni):
+			list = append(list, Row{Node: ni.Name, Phase: PhaseQueued, Message: "waits for a place" + places(in.Job)})
 			seen[ni.Name] = true
 		}
 	}
-	for _, n := range job.Status.FailedNodes {
+	for _, n := range in.Job.Status.FailedNodes {
 		if !seen[n] {
-			list = append(list, Row{Node: n, Phase: string(v1beta1.ImagePhaseFailed), Message: "the task is cleaned up; see the events of the node's agent"})
+			list = append(list, Row{Node: n, Phase: string(v1beta1.ImagePhaseFailed), Message: "the task is cleaned up; see the events of the job"})
 		}
 	}
 	slices.SortFunc(list, func(a, b Row) int { return cmp.Compare(a.Node, b.Node) })
 	return list
+}
+
+// places says how many nodes pull at once.
+func places(job *v1beta1.ImagePullJob) string {
+	switch n := Parallelism(job); n {
+	case 0:
+		return " (parallelism 0: the job is paused)"
+	default:
+		return fmt.Sprintf(" (parallelism %d)", n)
+	}
+}
+
+// Parallelism is how many nodes pull at once; 0 pauses the job.
+func Parallelism(job *v1beta1.ImagePullJob) int {
+	if job.Spec.Parallelism == nil {
+		return 1
+	}
+	return max(0, job.Spec.Parallelism.IntValue())
 }
 
 // task returns the tag that the job put on the node.
@@ -133,7 +210,7 @@ func task(ni *v1beta1.NodeImage, ref imageref.Ref, job *v1beta1.ImagePullJob) (v
 }
 
 func row(ni *v1beta1.NodeImage, ref imageref.Ref, t v1beta1.ImageTagSpec) Row {
-	r := Row{Node: ni.Name, Phase: string(v1beta1.ImagePhaseWaiting), Tries: t.Version}
+	r := Row{Node: ni.Name, Phase: string(v1beta1.ImagePhaseWaiting), Tries: t.Version + 1, Version: t.Version, Message: "waits for the node agent"}
 	if t.CreatedAt != nil {
 		r.Started = t.CreatedAt.Time
 	}
@@ -141,7 +218,10 @@ func row(ni *v1beta1.NodeImage, ref imageref.Ref, t v1beta1.ImageTagSpec) Row {
 		if s.Tag != ref.Tag || s.Version != t.Version {
 			continue
 		}
-		r.Phase, r.Progress, r.Message = string(s.Phase), s.Progress, s.Message
+		r.Phase, r.Progress, r.Message, r.Digest = string(s.Phase), s.Progress, s.Message, s.ImageID
+		if r.Succeeded() {
+			r.Progress = 100
+		}
 		if s.StartTime != nil {
 			r.Started = s.StartTime.Time
 		}
@@ -152,39 +232,15 @@ func row(ni *v1beta1.NodeImage, ref imageref.Ref, t v1beta1.ImageTagSpec) Row {
 	return r
 }
 
-// selected evaluates the node selector. Which nodes a Pod selector means is not known
-// here, so it selects none.
-func selected(job *v1beta1.ImagePullJob, ni *v1beta1.NodeImage) bool {
-	if job.Spec.PodSelector != nil {
-		return false
-	}
-	sel := job.Spec.Selector
-	switch {
-	case sel == nil:
-		return true
-	case len(sel.Names) > 0:
-		return slices.Contains(sel.Names, ni.Name)
-	}
-	s, err := metav1.LabelSelectorAsSelector(&sel.LabelSelector)
-	return err == nil && s.Matches(labels.Set(ni.Labels))
-}
-
-// Name is the name of a job for an image and a selection: the same command makes the same
-// name, so that it is found again.
-func Name(image, selection string) (string, error) {
-	ref, err := imageref.Parse(image)
-	if err != nil {
-		return "", err
-	}
-	last := ref.Name[strings.LastIndexByte(ref.Name, '/')+1:]
-	last = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
-			return r
+// FailedNodes are the nodes that failed, sorted: those of the rows and those that only the
+// job knows.
+func (st Status) FailedNodes() []string {
+	names := slices.Clone(st.Job.Status.FailedNodes)
+	for _, r := range st.Rows {
+		if r.Failed() {
+			names = append(names, r.Node)
 		}
-		return '-'
-	}, strings.ToLower(last))
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(ref.String() + "\x00" + selection))
-	sum := strconv.FormatUint(uint64(h.Sum32()), 36)
-	return "pull-" + strings.Trim(last, "-") + "-" + (sum + "00000")[:5], nil
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

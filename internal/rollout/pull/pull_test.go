@@ -63,7 +63,7 @@ func TestOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			st := Of(tc.job, tc.nodes, tc.min)
+			st := Of(Input{Job: tc.job, NodeImages: tc.nodes, MinSucceeded: tc.min})
 			var rows []string
 			for _, r := range st.Rows {
 				rows = append(rows, fmt.Sprintf("%s %s %d", r.Node, r.Phase, r.Progress))
@@ -75,24 +75,24 @@ func TestOf(t *testing.T) {
 	}
 	never := job(v1beta1.ImagePullJobStatus{Desired: 2, Succeeded: 2})
 	never.Spec.CompletionPolicy.Type = v1beta1.Never
-	if st := Of(never, nil, nil); st.Verdict != Succeeded {
+	if st := Of(Input{Job: never}); st.Verdict != Succeeded {
 		t.Errorf("a job that never completes is done when all nodes are: %s", st.Verdict)
 	}
 }
 
 func TestNameIsStableAndValid(t *testing.T) {
-	a, err := Name("repo.example.com:5000/Team/web:2", "")
+	a, err := Name([]string{"repo.example.com:5000/Team/web:2"}, "")
 	if err == nil {
 		t.Errorf("a bad reference has the name %q", a)
 	}
-	a, _ = Name("repo.example.com:5000/team/my_web:2", "zone=a")
-	b, _ := Name("repo.example.com:5000/team/my_web:2", "zone=a")
-	c, _ := Name("repo.example.com:5000/team/my_web:2", "zone=b")
+	a, _ = Name([]string{"repo.example.com:5000/team/my_web:2"}, "zone=a")
+	b, _ := Name([]string{"repo.example.com:5000/team/my_web:2"}, "zone=a")
+	c, _ := Name([]string{"repo.example.com:5000/team/my_web:2"}, "zone=b")
 	if a != b || a == c || !strings.HasPrefix(a, "pull-my-web-") {
 		t.Errorf("names are %q %q %q", a, b, c)
 	}
-	one, _ := Name("web:2", "")
-	same, _ := Name("docker.io/library/web:2", "")
+	one, _ := Name([]string{"web:2"}, "")
+	same, _ := Name([]string{"docker.io/library/web:2"}, "")
 	if one != same {
 		t.Errorf("the same image has the names %q and %q", one, same)
 	}

@@ -73,9 +73,21 @@ var (
 	DaemonSet = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "DaemonSet"}, Plural: "daemonsets", Singular: "daemonset",
 		Aliases: []string{"ds", "ads", "daemon", "advanceddaemonset", "advanceddaemonsets"}, Alone: "ads", Versions: both}
 	Pod = &Kind{GroupKind: schema.GroupKind{Kind: "Pod"}, Plural: "pods", Singular: "pod", Aliases: []string{"po"}, Versions: []string{"v1"}}
+	Node = &Kind{GroupKind: schema.GroupKind{Kind: "Node"}, Plural: "nodes", Singular: "node", Aliases: []string{"no"}, Versions: []string{"v1"}, ClusterScoped: true}
 	// ImagePullJob is the kind behind `kruisectl image`.
 	ImagePullJob = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "ImagePullJob"}, Plural: "imagepulljobs", Singular: "imagepulljob",
 		Aliases: []string{"ipj"}, Versions: both}
+	ImageListPullJob = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "ImageListPullJob"}, Plural: "imagelistpulljobs", Singular: "imagelistpulljob",
+		Aliases: []string{"ilpj"}, Versions: both}
+	NodeImage = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "NodeImage"}, Plural: "nodeimages", Singular: "nodeimage", Versions: both, ClusterScoped: true}
+	// ContainerRecreateRequest is the kind behind `kruisectl container`.
+	ContainerRecreateRequest = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "ContainerRecreateRequest"}, Plural: "containerrecreaterequests",
+		Singular: "containerrecreaterequest", Aliases: []string{"crr"}, Versions: both}
+	// PodProbeMarker and NodePodProbe are the kinds behind `kruisectl probe`.
+	PodProbeMarker = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "PodProbeMarker"}, Plural: "podprobemarkers", Singular: "podprobemarker",
+		Aliases: []string{"ppm"}, Versions: both}
+	NodePodProbe = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "NodePodProbe"}, Plural: "nodepodprobes", Singular: "nodepodprobe",
+		Aliases: []string{"npp"}, Versions: both, ClusterScoped: true}
 )
 
 // kinds lists every kind of cli.md 1.4, also those that no command drives yet, so that
@@ -92,20 +104,12 @@ var kinds = []*Kind{
 		Aliases: []string{"bcj"}, Versions: both},
 	{GroupKind: schema.GroupKind{Group: kruise, Kind: "AdvancedCronJob"}, Plural: "advancedcronjobs", Singular: "advancedcronjob",
 		Aliases: []string{"acj"}, Versions: both},
-	{GroupKind: schema.GroupKind{Group: kruise, Kind: "ContainerRecreateRequest"}, Plural: "containerrecreaterequests",
-		Singular: "containerrecreaterequest", Aliases: []string{"crr"}, Versions: both},
+	ContainerRecreateRequest,
 	{GroupKind: schema.GroupKind{Group: kruise, Kind: "EphemeralJob"}, Plural: "ephemeraljobs", Singular: "ephemeraljob",
 		Aliases: []string{"ejob"}, Versions: both},
 	{GroupKind: schema.GroupKind{Group: kruise, Kind: "ResourceDistribution"}, Plural: "resourcedistributions", Singular: "resourcedistribution",
 		Aliases: []string{"distributor"}, Versions: both, ClusterScoped: true},
-	ImagePullJob,
-	{GroupKind: schema.GroupKind{Group: kruise, Kind: "ImageListPullJob"}, Plural: "imagelistpulljobs", Singular: "imagelistpulljob",
-		Aliases: []string{"ilpj"}, Versions: both},
-	{GroupKind: schema.GroupKind{Group: kruise, Kind: "NodeImage"}, Plural: "nodeimages", Singular: "nodeimage", Versions: both, ClusterScoped: true},
-	{GroupKind: schema.GroupKind{Group: kruise, Kind: "NodePodProbe"}, Plural: "nodepodprobes", Singular: "nodepodprobe",
-		Aliases: []string{"npp"}, Versions: both, ClusterScoped: true},
-	{GroupKind: schema.GroupKind{Group: kruise, Kind: "PodProbeMarker"}, Plural: "podprobemarkers", Singular: "podprobemarker",
-		Aliases: []string{"ppm"}, Versions: both},
+	ImagePullJob, ImageListPullJob, NodeImage, NodePodProbe, PodProbeMarker,
 	{GroupKind: schema.GroupKind{Group: kruise, Kind: "PersistentPodState"}, Plural: "persistentpodstates", Singular: "persistentpodstate",
 		Aliases: []string{"pps"}, Versions: both},
 	{GroupKind: schema.GroupKind{Group: policy, Kind: "PodUnavailableBudget"}, Plural: "podunavailablebudgets", Singular: "podunavailablebudget",
@@ -120,7 +124,7 @@ var kinds = []*Kind{
 	native("batch", "CronJob", "cronjobs", "cj"),
 	{GroupKind: schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}, Plural: "horizontalpodautoscalers",
 		Singular: "horizontalpodautoscaler", Aliases: []string{"hpa"}, Versions: []string{"v2", "v1"}},
-	Pod,
+	Pod, Node,
 }
 
 func native(group, kind, plural string, aliases ...string) *Kind {
