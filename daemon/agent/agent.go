@@ -35,7 +35,7 @@ func Run(ctx context.Context, workers []Worker) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range workers {
 		group.Go(func() error {
-			if !untilReady(ctx, w) {
+			if !UntilReady(ctx, w) {
 				return nil
 			}
 			if err := w.Run(ctx); err != nil {
@@ -50,8 +50,8 @@ func Run(ctx context.Context, workers []Worker) error {
 	return group.Wait()
 }
 
-// untilReady returns false when ctx ended first.
-func untilReady(ctx context.Context, w Worker) bool {
+// UntilReady waits until w is ready for the first time. It returns false when ctx ended first.
+func UntilReady(ctx context.Context, w Worker) bool {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	for w.Ready() != nil {
