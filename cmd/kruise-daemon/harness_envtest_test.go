@@ -7,6 +7,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // proxy stands between the agent and the API server: it counts requests and can go away.
@@ -45,8 +48,8 @@ func newProxy(t *testing.T, config *rest.Config) *proxy {
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
-		FlushInterval: -1, // watches
-		ErrorLog:      nil,
+		FlushInterval: -1,                         // watches
+		ErrorLog:      log.New(io.Discard, "", 0), // who goes away breaks off
 	}
 	p.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.note(r)
@@ -118,6 +121,11 @@ func (p *proxy) kubeconfig(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(*config, file))
 	return file
+}
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(klog.Background())
+	os.Exit(m.Run())
 }
 
 func freeAddr(t *testing.T) string {

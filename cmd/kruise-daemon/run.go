@@ -50,7 +50,13 @@ func run(ctx context.Context, o options) error {
 	checks.Add(runtimeCheck, func() error { return errLooking })
 	registry := agent.NewRegistry()
 	registry.MustRegister(features.Collector(o.gates))
+	ctx, end := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
+	defer func() {
+		// An early return ends what was begun; its error is the one that counts.
+		end()
+		_ = group.Wait()
+	}()
 	if err := serve(ctx, group, o, checks, registry); err != nil {
 		return err
 	}

@@ -265,6 +265,15 @@ func TestAnImageThatChangesMeanwhileIsTheKubelets(t *testing.T) {
 	})
 }
 
+// Containers of a static Pod carry the UID of its source, not that of its mirror.
+func TestStaticPods(t *testing.T) {
+	run(t, newPod().annotation("kubernetes.io/config.hash", "source"), func(t *testing.T, n *node) {
+		n.startContainer()
+		after(5 * time.Second)
+		require.Equal(t, 1, n.runtime.CallsOf("ListContainers source"))
+	})
+}
+
 func TestParseLines(t *testing.T) {
 	got := parseLines("A=1\nTEXT=one\n two = 2\n\nB= blanks \nEMPTY=\n")
 	require.Equal(t, map[string]string{"A": "1", "TEXT": "one\n two = 2\n", "B": " blanks ", "EMPTY": ""}, got)
