@@ -33,7 +33,7 @@ func (w *wiring) probe(context.Context) (agent.Worker, error) {
 	w.watch(store.informer)
 	prober := probe.New(probe.Options{
 		Store:      store,
-		Runtimes:   w.runtimes.Runtimes,
+		Runtimes:   w.runtimes.All(),
 		Events:     w.events("kruise-daemon-podprobe"),
 		Synced:     store.informer.HasSynced,
 		RuntimeUID: w.runtimeUID,

@@ -136,25 +136,6 @@ func TestARegistryThatHangs(t *testing.T) {
 	s.RequireDownloadedOnce(image, "node2")
 }
 
-// What an attempt has downloaded when its time is over is not lost: containerd goes on from
-// there, so a pull that never ends within its time ends after some attempts.
-func TestAttemptsThatAreTooShortAddUp(t *testing.T) {
-	t.Parallel()
-	s := newSuite(t, beta{})
-	image := s.MakeImage("app", 1, 300_000)
-	s.Spoil(image, harness.Rule{Kind: "blob", BytesPerSecond: 30_000}) // 10 s
-	s.pull("job", image.Ref, on("node1"), attempts(4, 30))
-	s.waitCompleted("job", 1, 0)
-	require.Greater(t, len(s.Downloads(image)["node1"]), 0)
-	var sent int64
-	for _, r := range s.Requests(image) {
-		if r.Kind == "blob" && r.Reference == image.Layers[1] {
-			sent += r.Bytes
-		}
-	}
-	require.Less(t, sent, int64(900_000), "bytes sent of a layer of 300,000")
-}
-
 // The deadline of a job ends it, whatever its nodes do, and names those that were not done.
 func TestTheDeadlineOfAJob(t *testing.T) {
 	inBothVersions(t, func(s suite) {
