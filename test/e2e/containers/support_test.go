@@ -259,7 +259,7 @@ func (s suite) requireRecreated(before corev1.Pod, names ...string) *corev1.Pod 
 }
 
 // waitRecreated is requireRecreated for a Pod that is not ready yet.
-func (s suite) waitRecreated(before corev1.Pod, names ...string) *corev1.Pod {
+func (s suite) waitRecreated(before corev1.Pod, names ...string) {
 	s.T.Helper()
 	s.Eventually("the Pod is ready again", harness.Long, func() string {
 		after := s.pod(before.Name)
@@ -273,7 +273,7 @@ func (s suite) waitRecreated(before corev1.Pod, names ...string) *corev1.Pod {
 		}
 		return ""
 	})
-	return s.requireRecreated(before, names...)
+	s.requireRecreated(before, names...)
 }
 
 // between is how much later the previous sidecar ended than the previous app.
@@ -347,16 +347,16 @@ func (s suite) waitRecreating(name string) {
 	})
 }
 
-// waitKilling waits until the agent has begun to stop a container.
-func (s suite) waitKilling(pod, container, request string) {
+// waitKilling waits until the agent has begun to stop app.
+func (s suite) waitKilling(pod, request string) {
 	s.T.Helper()
-	s.Eventually(container+" is being stopped", harness.Long, func() string {
+	s.Eventually("app is being stopped", harness.Long, func() string {
 		all := &corev1.EventList{}
 		if err := s.Client.List(s.Ctx(), all, client.InNamespace(s.Namespace)); err != nil {
 			return err.Error()
 		}
 		for _, ev := range all.Items {
-			if ev.InvolvedObject.Name == pod && ev.Reason == "Killing" && strings.Contains(ev.Message, "Stopping container "+container+" by ContainerRecreateRequest "+request) {
+			if ev.InvolvedObject.Name == pod && ev.Reason == "Killing" && strings.Contains(ev.Message, "Stopping container app by ContainerRecreateRequest "+request) {
 				return ""
 			}
 		}
