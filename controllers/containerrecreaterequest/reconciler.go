@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	// cacheLag is how long our own writes count more than what the cache shows.
+	// cacheLag is how long a cache may be behind our own writes before the API server is asked.
 	cacheLag = 10 * time.Second
 	// attempts limits how often one pass starts over with a newer version of the request.
 	attempts = 5
@@ -81,9 +81,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	var err error
 	for range attempts {
-		request, exists := r.known.Of(cached, r.clock.Now())
-		if !exists {
+		request, worth := r.known.Of(cached, r.clock.Now())
+		switch worth {
+		case newest.Gone:
 			return ctrl.Result{}, nil
+		case newest.Doubtful:
+			if err = r.refresh(ctx, request); err != nil {
+				return ctrl.Result{}, err
+			}
+			continue
 		}
 		var plan Plan
 		if plan, err = r.once(ctx, request); err == nil {

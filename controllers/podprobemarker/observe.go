@@ -153,9 +153,9 @@ func (r *Reconciler) observeNode(ctx context.Context, s *Snapshot, known map[str
 	if known[node] || podprobe.IsVirtual(obj) {
 		return nil
 	}
-	npp, err := r.nodeProbe(ctx, r.client, node)
+	npp, err := r.nodeProbe(ctx, node)
 	if err != nil {
-		return fmt.Errorf("reading NodePodProbe %s: %w", node, err)
+		return err
 	}
 	if npp != nil {
 		s.NodeProbes = append(s.NodeProbes, npp)
@@ -184,22 +184,28 @@ func (r *Reconciler) nodeProbesOf(ctx context.Context, marker *v1alpha1.PodProbe
 }
 
 // nodeProbe reads one NodePodProbe; nil when there is none.
-func (r *Reconciler) nodeProbe(ctx context.Context, reader client.Reader, node string) (*v1alpha1.NodePodProbe, error) {
+func (r *Reconciler) nodeProbe(ctx context.Context, node string) (*v1alpha1.NodePodProbe, error) {
 	npp := &v1alpha1.NodePodProbe{}
-	var opts []client.GetOption
-	if reader == client.Reader(r.client) {
-		opts = append(opts, client.UnsafeDisableDeepCopy)
-	}
-	err := reader.Get(ctx, types.NamespacedName{Name: node}, npp, opts...)
+	err := r.client.Get(ctx, types.NamespacedName{Name: node}, npp, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		r.written.Forget(types.NamespacedName{Name: node})
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading NodePodProbe %s: %w", node, err)
 	}
-	if reader == client.Reader(r.client) {
-		return r.current(ctx, npp)
+	return r.current(ctx, npp)
+}
+
+// liveNodeProbe is nodeProbe as the API server has it.
+func (r *Reconciler) liveNodeProbe(ctx context.Context, node string) (*v1alpha1.NodePodProbe, error) {
+	npp := &v1alpha1.NodePodProbe{}
+	err := r.live.Get(ctx, types.NamespacedName{Name: node}, npp)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading NodePodProbe %s: %w", node, err)
 	}
 	return npp, nil
 }
@@ -209,7 +215,7 @@ func (r *Reconciler) current(ctx context.Context, npp *v1alpha1.NodePodProbe) (*
 	if !r.written.Behind(npp, r.options.Clock.Now()) {
 		return npp, nil
 	}
-	return r.nodeProbe(ctx, r.live, npp.Name)
+	return r.liveNodeProbe(ctx, npp.Name)
 }
 
 // others are the markers of the namespace that are neither this one nor being deleted.

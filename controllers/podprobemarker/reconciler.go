@@ -199,13 +199,13 @@ func (r *Reconciler) assignAll(ctx context.Context, marker *v1alpha1.PodProbeMar
 // assign changes the NodePodProbe that is cached; when another writer came first, the one
 // that the API server has now.
 func (r *Reconciler) assign(ctx context.Context, marker *v1alpha1.PodProbeMarker, a Assignment) error {
-	reader := client.Reader(r.client)
+	read := r.nodeProbe
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		npp, err := r.nodeProbe(ctx, reader, a.Node)
+		npp, err := read(ctx, a.Node)
 		if err != nil || npp == nil {
 			return err
 		}
-		reader = r.live
+		read = r.liveNodeProbe
 		spec, differs := podprobe.Assign(npp.Spec, marker, a.Pods)
 		if !differs {
 			return nil

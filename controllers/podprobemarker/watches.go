@@ -41,6 +41,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.PodProbeMarker{}, r.MarkerEvents()).
 		Watches(&corev1.Pod{}, r.PodEvents()).
 		Watches(&v1alpha1.NodePodProbe{}, r.NodeProbeEvents()).
+		Watches(&corev1.Node{}, r.NodeEvents()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: o.RateLimiter}).
 		Complete(r)
 	if err != nil {
@@ -184,5 +185,22 @@ func (r *Reconciler) NodeProbeEvents() handler.EventHandler {
 				owners(q, e.ObjectOld, e.ObjectNew)
 			}
 		},
+	}
+}
+
+// NodeEvents wakes all markers when a node comes or goes, for its Pods may be seen before it
+// and outlive it, or when it becomes another kind of node.
+func (r *Reconciler) NodeEvents() handler.EventHandler {
+	all := func(ctx context.Context, q queue) {
+		r.wake(ctx, q, settle, "", func(*v1alpha1.PodProbeMarker) bool { return true })
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { all(ctx, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if podprobe.IsVirtual(e.ObjectOld.(*corev1.Node)) != podprobe.IsVirtual(e.ObjectNew.(*corev1.Node)) {
+				all(ctx, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, q queue) { all(ctx, q) },
 	}
 }

@@ -26,7 +26,7 @@ const (
 	// workers is how many Pods are served at once: a stop takes as long as its grace period.
 	workers              = 32
 	firstRetry, maxRetry = 500 * time.Millisecond, 50 * time.Second
-	// cacheLag is how long our own writes count more than what the cache shows.
+	// cacheLag is how long a cache may be behind our own writes before the API server is asked.
 	cacheLag = 10 * time.Second
 	// stepsAtOnce bounds the steps for one Pod before others have their turn.
 	stepsAtOnce = 64
@@ -187,16 +187,19 @@ func (w *Worker) serve(ctx context.Context, key Key) (time.Duration, error) {
 		if err := w.reportStops(ctx, key); err != nil {
 			return 0, err
 		}
-		requests, err := w.requests(key)
+		requests, err := w.requests(ctx, key)
 		if err != nil {
 			return 0, err
 		}
 		line := Order(requests)
-		if err := w.answer(ctx, line.Unanswered); err != nil {
-			return 0, err
-		}
 		if line.Next == nil {
 			return 0, nil
+		}
+		if len(line.Unanswered) > 0 {
+			if err := w.answer(ctx, line.Unanswered); err != nil {
+				return 0, err
+			}
+			continue // one of them may turn out to have begun
 		}
 		more, again, err := w.step(ctx, key, line.Next)
 		if err != nil || !more {
@@ -210,19 +213,31 @@ func (w *Worker) serve(ctx context.Context, key Key) (time.Duration, error) {
 }
 
 // requests lists those of a Pod as far as this process knows them.
-func (w *Worker) requests(key Key) ([]*v1beta1.ContainerRecreateRequest, error) {
+func (w *Worker) requests(ctx context.Context, key Key) ([]*v1beta1.ContainerRecreateRequest, error) {
 	cached, err := w.o.Store.Requests(key)
 	if err != nil {
 		return nil, fmt.Errorf("listing the requests of Pod %s/%s: %w", key.Namespace, key.Pod, err)
 	}
-	now := w.now()
 	var requests []*v1beta1.ContainerRecreateRequest
 	for _, r := range cached {
-		if newer, exists := w.known.Of(r, now); exists {
+		newer, exists, err := w.newest(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if exists {
 			requests = append(requests, newer)
 		}
 	}
 	return requests, nil
+}
+
+// newest is the newest known version of a request; false when it does not exist any more.
+func (w *Worker) newest(ctx context.Context, r *v1beta1.ContainerRecreateRequest) (*v1beta1.ContainerRecreateRequest, bool, error) {
+	newer, worth := w.known.Of(r, w.now())
+	if worth == newest.Doubtful {
+		return w.refresh(ctx, r)
+	}
+	return newer, worth == newest.Current, nil
 }
 
 // answer tells requests that they wait for another one of their Pod.

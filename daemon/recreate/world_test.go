@@ -39,14 +39,16 @@ type box struct {
 // flight is one call of Worker.serve, which runs only while the world waits for it: it is
 // either in a stop or has ended.
 type flight struct {
-	key     Key
-	target  string // ID that is being stopped; empty when not in a stop
-	result  chan error
-	paused  chan struct{}
-	ended   bool
-	again   time.Duration
-	err     error
-	request string // that the stop is for
+	key    Key
+	target string // ID that is being stopped; empty when not in a stop
+	result chan error
+	paused chan struct{}
+	ended  bool
+	// panicked is what the call panicked with: a broken promise.
+	panicked any
+	again    time.Duration
+	err      error
+	request  string // that the stop is for
 }
 
 // world is an API server, a manager, a node with runtime, kubelet and agent, and a clock.
@@ -196,9 +198,11 @@ func (w *world) serve(key Key) {
 	w.current = f
 	life, agent := w.life, w.agent
 	go func() {
-		f.again, f.err = agent.serveSafely(life, key)
-		f.ended = true
-		f.paused <- struct{}{}
+		defer func() {
+			f.panicked, f.ended = recover(), true
+			f.paused <- struct{}{}
+		}()
+		f.again, f.err = agent.serve(life, key)
 	}()
 	w.wait(f)
 }
@@ -218,6 +222,9 @@ func (w *world) wait(f *flight) {
 		return
 	}
 	delete(w.flights, f.key)
+	if f.panicked != nil {
+		panic(f.panicked)
+	}
 	w.note("agent: %s again %v err %v", f.key.Pod, f.again, f.err)
 	if f.err != nil {
 		w.agentDue[f.key] = w.clock.Now().Add(time.Second)

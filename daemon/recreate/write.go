@@ -47,7 +47,7 @@ func (w *Worker) writePhase(ctx context.Context, r *v1beta1.ContainerRecreateReq
 		w.known.Saw(written, w.now())
 		return nil
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		_, err = w.refresh(ctx, r)
+		_, _, err = w.refresh(ctx, r)
 		return err
 	}
 	return fmt.Errorf("writing phase %s of request %s: %w", want.Phase, nameOf(r), err)
@@ -70,7 +70,7 @@ func (w *Worker) writeStates(ctx context.Context, r *v1beta1.ContainerRecreateRe
 		w.known.Saw(written, w.now())
 		return nil
 	case apierrors.IsNotFound(err) || apierrors.IsInvalid(err):
-		exists, liveErr := w.refresh(ctx, r)
+		_, exists, liveErr := w.refresh(ctx, r)
 		if liveErr != nil {
 			return liveErr
 		}
@@ -81,18 +81,18 @@ func (w *Worker) writeStates(ctx context.Context, r *v1beta1.ContainerRecreateRe
 	return fmt.Errorf("writing the states of request %s: %w", nameOf(r), err)
 }
 
-// refresh learns what the API server knows of r, and returns whether it exists.
-func (w *Worker) refresh(ctx context.Context, r *v1beta1.ContainerRecreateRequest) (bool, error) {
+// refresh learns what the API server knows of r; false when it does not exist any more.
+func (w *Worker) refresh(ctx context.Context, r *v1beta1.ContainerRecreateRequest) (*v1beta1.ContainerRecreateRequest, bool, error) {
 	live, err := w.o.Store.Request(ctx, nameOf(r))
 	if apierrors.IsNotFound(err) || err == nil && live.UID != r.UID {
 		w.known.Gone(r, w.now())
-		return false, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading request %s: %w", nameOf(r), err)
+		return nil, false, fmt.Errorf("reading request %s: %w", nameOf(r), err)
 	}
 	w.known.Saw(live, w.now())
-	return true, nil
+	return live, true, nil
 }
 
 // reportStops tells requests which of their containers were stopped. Nothing else is done for
@@ -107,7 +107,11 @@ func (w *Worker) reportStops(ctx context.Context, key Key) error {
 		}
 		s := w.stopped[key][0]
 		w.mu.Unlock()
-		if r, exists := w.known.Of(s.request, w.now()); exists {
+		r, exists, err := w.newest(ctx, s.request)
+		if err != nil {
+			return err
+		}
+		if exists {
 			states := Ended(r.Status.ContainerRecreateStates, s.target.Name, s.err)
 			if !apiequality.Semantic.DeepEqual(states, r.Status.ContainerRecreateStates) {
 				if err := w.writeStates(ctx, r, states); err != nil {

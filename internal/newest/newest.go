@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
+// keep is for how many limits an object is remembered that nothing is noted of.
+const keep = 10
+
 // Memory remembers the newest known version of objects. It is safe for concurrent use; the
 // zero value is not: see New. Objects that go in or come out are read-only.
 type Memory[T metav1.Object] struct {
@@ -29,8 +32,7 @@ type entry[T metav1.Object] struct {
 	at   time.Time
 }
 
-// New returns an empty Memory. After limit the cache is believed, whatever it shows: an API
-// server that was restored from a backup has older versions for good.
+// New returns an empty Memory. What a cache does not show within the limit is in doubt.
 func New[T metav1.Object](limit time.Duration) *Memory[T] {
 	return &Memory[T]{limit: limit, entries: map[types.UID]entry[T]{}}
 }
@@ -45,33 +47,48 @@ func (m *Memory[T]) put(obj T, e entry[T]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for uid, old := range m.entries {
-		if e.at.Sub(old.at) > m.limit {
+		// Nobody has asked for it in all that time.
+		if e.at.Sub(old.at) > keep*m.limit {
 			delete(m.entries, uid)
 		}
 	}
 	m.entries[obj.GetUID()] = e
 }
 
-// Of returns the newer of an object from the cache and what is known of it; false when it is
-// known to be gone.
-func (m *Memory[T]) Of(cached T, now time.Time) (T, bool) {
+// Knowledge is how much an answer of Of is worth.
+type Knowledge int
+
+const (
+	// Current is the newest known version.
+	Current Knowledge = iota
+	// Gone is an object that does not exist any more.
+	Gone
+	// Doubtful is a version that the cache has not shown for so long that the API server has to
+	// be asked, and the answer noted: the cache may be cut off, and an API server that was
+	// restored from a backup has older versions for good.
+	Doubtful
+)
+
+// Of returns the newer of an object from the cache and what is known of it.
+func (m *Memory[T]) Of(cached T, now time.Time) (T, Knowledge) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.entries[cached.GetUID()]
 	if !ok {
-		return cached, true
+		return cached, Current
 	}
-	if now.Sub(e.at) > m.limit {
-		delete(m.entries, cached.GetUID())
-		return cached, true
+	if !e.gone {
+		// Versions that cannot be compared say nothing: then the cache is believed.
+		if order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), e.obj.GetResourceVersion()); err != nil || order >= 0 {
+			delete(m.entries, cached.GetUID())
+			return cached, Current
+		}
 	}
-	if e.gone {
-		return e.obj, false
+	switch {
+	case now.Sub(e.at) > m.limit:
+		return e.obj, Doubtful
+	case e.gone:
+		return e.obj, Gone
 	}
-	// Versions that cannot be compared say nothing: then the cache is believed.
-	if order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), e.obj.GetResourceVersion()); err != nil || order >= 0 {
-		delete(m.entries, cached.GetUID())
-		return cached, true
-	}
-	return e.obj, true
+	return e.obj, Current
 }

@@ -26,19 +26,21 @@ func TestMemoryKnowsTheNewestVersion(t *testing.T) {
 		note   func(*newest.Memory[*corev1.Pod])
 		cached string
 		after  time.Duration
-		want   string // empty: gone
+		want   string
+		worth  newest.Knowledge
 	}{
-		"nothing is known":                             {cached: "5", want: "5"},
-		"the cache is behind the write":                {note: saw("7"), cached: "5", want: "7"},
-		"more digits are newer":                        {note: saw("10"), cached: "9", want: "10"},
-		"the cache shows the write":                    {note: saw("7"), cached: "7", want: "7"},
-		"the cache is past the write":                  {note: saw("7"), cached: "8", want: "8"},
-		"versions that cannot be compared":             {note: saw("x"), cached: "5", want: "5"},
-		"the cache stays behind for longer than 10 s":  {note: saw("7"), cached: "5", after: limit + 1, want: "5"},
-		"another object of the name":                   {note: func(m *newest.Memory[*corev1.Pod]) { m.Saw(pod("b", "7"), start) }, cached: "5", want: "5"},
-		"the object is gone and the cache shows it":    {note: func(m *newest.Memory[*corev1.Pod]) { m.Gone(pod("a", "7"), start) }, cached: "9"},
-		"a gone object that the cache shows for long":  {note: func(m *newest.Memory[*corev1.Pod]) { m.Gone(pod("a", "7"), start) }, cached: "9", after: limit + 1, want: "9"},
-		"what is old goes when something else is seen": {note: func(m *newest.Memory[*corev1.Pod]) { saw("7")(m); m.Saw(pod("b", "1"), start.Add(limit+1)) }, cached: "5", want: "5"},
+		"nothing is known":                          {cached: "5", want: "5"},
+		"the cache is behind the write":             {note: saw("7"), cached: "5", want: "7"},
+		"more digits are newer":                     {note: saw("10"), cached: "9", want: "10"},
+		"the cache shows the write":                 {note: saw("7"), cached: "7", want: "7"},
+		"the cache is past the write":               {note: saw("7"), cached: "8", want: "8"},
+		"versions that cannot be compared":          {note: saw("x"), cached: "5", want: "5"},
+		"the cache stays behind for long":           {note: saw("7"), cached: "5", after: limit + 1, want: "7", worth: newest.Doubtful},
+		"another object of the name":                {note: func(m *newest.Memory[*corev1.Pod]) { m.Saw(pod("b", "7"), start) }, cached: "5", want: "5"},
+		"the object is gone and the cache has it":   {note: func(m *newest.Memory[*corev1.Pod]) { m.Gone(pod("a", "7"), start) }, cached: "9", want: "7", worth: newest.Gone},
+		"a gone object that the cache has for long": {note: func(m *newest.Memory[*corev1.Pod]) { m.Gone(pod("a", "7"), start) }, cached: "9", after: limit + 1, want: "7", worth: newest.Doubtful},
+		"what the API server says ends the doubt":   {note: func(m *newest.Memory[*corev1.Pod]) { saw("7")(m); m.Saw(pod("a", "6"), start.Add(limit)) }, cached: "5", after: limit + 1, want: "6"},
+		"what nobody asks for is forgotten":         {note: func(m *newest.Memory[*corev1.Pod]) { saw("7")(m); m.Saw(pod("b", "1"), start.Add(10*limit+1)) }, cached: "5", want: "5"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,11 +48,9 @@ func TestMemoryKnowsTheNewestVersion(t *testing.T) {
 			if tc.note != nil {
 				tc.note(memory)
 			}
-			got, there := memory.Of(pod("a", tc.cached), start.Add(tc.after))
-			require.Equal(t, tc.want != "", there)
-			if there {
-				require.Equal(t, tc.want, got.ResourceVersion)
-			}
+			got, worth := memory.Of(pod("a", tc.cached), start.Add(tc.after))
+			require.Equal(t, tc.want, got.ResourceVersion)
+			require.Equal(t, tc.worth, worth)
 		})
 	}
 }

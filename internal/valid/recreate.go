@@ -115,10 +115,11 @@ func recreateContainer(c *v1beta1.RecreateContainer, pod *corev1.Pod, path *fiel
 		return named("this is an ephemeral container, which is never started again")
 	case container == nil:
 		return named("there is no such container in the Pod; it has " + strings.Join(containerNames(pod), ", "))
+	case init:
+		// If it exits with 0 when it is stopped, kubelet goes on as if its work were done.
+		return named("this is an init container, and the Pod would go on without what it does; only those with restartPolicy Always can be recreated")
 	case status == nil || status.ContainerID == "":
 		return named("this container has not been started yet; wait until it runs")
-	case init && status.State.Running == nil:
-		return named("this init container is not running, and does not run again in this Pod")
 	}
 	want, _ := RecreatedContainer(pod, c.Name)
 	var errs field.ErrorList

@@ -132,7 +132,6 @@ func TestTargetOfContainerRecreateRequest(t *testing.T) {
 		"a running container":                   {restart(), running(), false, "", ""},
 		"one in a crash loop":                   {restart(named("slow")), running(), false, "", ""},
 		"a native sidecar":                      {restart(named("proxy")), running(), false, "", ""},
-		"an init container that runs":           {restart(named("setup")), running(func(p *corev1.Pod) { p.Status.InitContainerStatuses[0].State = p.Status.InitContainerStatuses[1].State }), false, "", ""},
 		"a finished Pod whose sidecars end":     {restart(), running(phase(corev1.PodSucceeded), ended), false, "", ""},
 		"no such Pod":                           {restart(), nil, false, "spec.podName", "no found Pod named web-0 in the namespace of the request"},
 		"a Pod that is done":                    {restart(), running(phase(corev1.PodSucceeded)), false, "spec.podName", "this Pod is succeeded, and its containers are not started again"},
@@ -144,7 +143,7 @@ func TestTargetOfContainerRecreateRequest(t *testing.T) {
 		"an ephemeral container":                {restart(named("debug")), running(), false, "spec.containers[0].name", "this is an ephemeral container, which is never started again"},
 		"a container that never ran":            {restart(named("app", "young")), running(), false, "spec.containers[1].name", "this container has not been started yet; wait until it runs"},
 		"a container that nobody speaks of yet": {restart(named("younger")), running(), false, "spec.containers[0].name", "this container has not been started yet; wait until it runs"},
-		"an init container that is done":        {restart(named("setup")), running(), false, "spec.containers[0].name", "this init container is not running, and does not run again in this Pod"},
+		"an init container":                     {restart(named("setup")), running(), false, "spec.containers[0].name", "this is an init container, and the Pod would go on without what it does; only those with restartPolicy Always can be recreated"},
 		"a hook of one's own": {restart(func(r *recreate) {
 			r.Spec.Containers[0].PreStop = &v1beta1.RecreatePreStop{Exec: &corev1.ExecAction{Command: []string{"a"}}}
 		}), running(), false,
@@ -278,8 +277,6 @@ func TestWarningsOfContainerRecreateRequest(t *testing.T) {
 		"a hook that cannot run": {how(func(*v1beta1.RecreateStrategy) {}), running(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Lifecycle.PreStop = &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(1)}}
 		}), []string{"spec.containers[0].preStop.tcpSocket: is no hook that can run; the container is stopped without it"}},
-		"an init container": {func(r *recreate) { named("setup")(r); how(func(*v1beta1.RecreateStrategy) {})(r) }, running(),
-			[]string{"spec.containers[0].name: setup is an init container: it runs again only if it exits with an error when it is stopped"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			crr := restart(c.change)

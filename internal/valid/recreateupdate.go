@@ -95,16 +95,13 @@ func ContainerRecreateRequestWarnings(crr *v1beta1.ContainerRecreateRequest, pod
 		out = append(out, warning(path.Child("minStartedSeconds"), "%d has the effect of 0", s.MinStartedSeconds))
 	}
 	for i := range crr.Spec.Containers {
-		out = append(out, hookWarnings(&crr.Spec.Containers[i], s.TerminationGracePeriodSeconds, pod, spec.Child("containers").Index(i))...)
+		out = append(out, hookWarnings(&crr.Spec.Containers[i], s.TerminationGracePeriodSeconds, spec.Child("containers").Index(i))...)
 	}
 	return out
 }
 
-func hookWarnings(c *v1beta1.RecreateContainer, grace *int64, pod *corev1.Pod, path *field.Path) []string {
+func hookWarnings(c *v1beta1.RecreateContainer, grace *int64, path *field.Path) []string {
 	var out []string
-	if _, _, init := find(pod, c.Name); init {
-		out = append(out, warning(path.Child("name"), "%s is an init container: it runs again only if it exits with an error when it is stopped", c.Name))
-	}
 	switch {
 	case c.PreStop == nil:
 	case grace != nil && *grace == 0:

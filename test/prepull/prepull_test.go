@@ -149,10 +149,17 @@ func (w *world) round() {
 	}
 }
 
-// calmDown lets the world come to rest: all agents answer or are given up, paused jobs go on.
+// calmDown lets the world come to rest: paused jobs go on, agents answer or are given up. An
+// agent that fell silent while it pulled comes back: without a deadline it is waited for.
 func (w *world) calmDown() {
 	w.manager.fail = nil
 	w.unpauseAll()
+	for name := range w.silent {
+		node := get[*v1beta1.NodeImage](w, nodeImages, types.NamespacedName{Name: name})
+		if node != nil && node.Status.Pulling > 0 {
+			delete(w.silent, name)
+		}
+	}
 	for i := range 120 {
 		before := w.server.writes
 		w.round()

@@ -242,6 +242,9 @@ func (w *world) agent(name string, end bool, phase v1beta1.ImagePullPhase) {
 			if end && status.CompletionTime == nil {
 				status.Phase, status.CompletionTime = phase, &metav1.Time{Time: w.clock.Now()}
 			}
+			if status.CompletionTime == nil {
+				node.Status.Pulling++
+			}
 			tags = append(tags, status)
 		}
 		if node.Status.ImageStatuses == nil {
