@@ -195,8 +195,27 @@ func (s suite) web(replicas int32, edit ...func(*corev1.PodSpec)) []corev1.Pod {
 			f(spec)
 		}
 	}))
+	s.T.Cleanup(s.dropWeb)
 	s.WaitAvailable("web", replicas)
 	return s.Pods("web")
+}
+
+// dropWeb deletes the set and its Pods at once: their hooks would hold up the namespace.
+func (s suite) dropWeb() {
+	if s.T.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Short)
+	defer cancel()
+	set := &v1beta1.CloneSet{}
+	set.Namespace, set.Name = s.Namespace, "web"
+	err := s.Client.Delete(ctx, set)
+	if err == nil {
+		err = s.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(s.Namespace), client.GracePeriodSeconds(0))
+	}
+	if err != nil {
+		s.T.Errorf("deleting CloneSet web: %v", err)
+	}
 }
 
 // postStart makes app run for so long before anything else of it happens.
