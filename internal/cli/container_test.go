@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
-	"github.com/kruisectl/kruisectl/internal/recreate"
+	"github.com/kruisectl/kruisectl/internal/restart"
 )
 
 // runningPod is Pod p of namespace shop with containers a and b.
@@ -37,7 +37,7 @@ func runningPod(change ...func(*corev1.Pod)) *corev1.Pod {
 
 // crr is a request for Pod p, containers a and b.
 func crr(name string, phase v1beta1.RecreatePhase, message string, states ...v1beta1.RecreateState) *v1beta1.ContainerRecreateRequest {
-	r := recreate.Request(runningPod(), name, []string{"a", "b"}, recreate.Options{FailurePolicy: v1beta1.RecreateFailurePolicyFail})
+	r := restart.Request(runningPod(), name, []string{"a", "b"}, restart.Options{FailurePolicy: v1beta1.RecreateFailurePolicyFail})
 	r.UID, r.CreationTimestamp = types.UID("uid-"+name), metav1.NewTime(t0.Add(-2*time.Minute))
 	r.Labels = map[string]string{v1beta1.RecreatePodUIDLabel: "uid-p", v1beta1.RecreateNodeNameLabel: "node-1"}
 	for i := range r.Spec.Containers {
@@ -205,7 +205,7 @@ func TestContainerRestartWaits(t *testing.T) {
 // What an interrupted run restarted is left out when it goes on.
 func TestContainerRestartGoesOn(t *testing.T) {
 	s := newShop(10)
-	before := recreate.Request(s.pods[0], "before", []string{"app"}, recreate.Options{Labels: map[string]string{recreate.RestartIDLabel: "abcdefgh", v1beta1.RecreatePodUIDLabel: string(s.pods[0].UID)}})
+	before := restart.Request(s.pods[0], "before", []string{"app"}, restart.Options{Labels: map[string]string{restart.RestartIDLabel: "abcdefgh", v1beta1.RecreatePodUIDLabel: string(s.pods[0].UID)}})
 	before.Status = v1beta1.ContainerRecreateRequestStatus{Phase: v1beta1.RecreateCompleted, ContainerRecreateStates: []v1beta1.RecreateState{killed("app", v1beta1.RecreateSucceeded)}}
 	w := newWorld(t, join(s.objects(), []client.Object{before})...)
 	r := w.run("container", "restart", "clone/web", "--resume-id", "abcdefgh", "--wait=false", "--max-parallel", "10")

@@ -75,6 +75,10 @@ var needs = map[string]permissions{
 	"inplace status":                  around(with(readSet, rule("", "pods", "get"))),
 	"container restart":               requests("get list watch create"),
 	"create containerrecreaterequest": requests("get list watch create"),
+	"probe": {
+		namespaced: []rbacv1.PolicyRule{rule("", "pods", "list watch"), rule("apps.kruise.io", "podprobemarkers", "list watch")},
+		cluster:    []rbacv1.PolicyRule{rule("apps.kruise.io", "nodepodprobes", "list watch"), rule("", "nodes", "list")},
+	},
 	"container list":                  requests("list"),
 	"container wait":                  requests("get list watch"),
 	"container cancel":                requests("get delete"),

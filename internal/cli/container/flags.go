@@ -8,7 +8,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
-	"github.com/kruisectl/kruisectl/internal/recreate"
+	"github.com/kruisectl/kruisectl/internal/restart"
 )
 
 // requestFlags are the flags that become fields of a request.
@@ -51,8 +51,8 @@ func (o *requestFlags) AddTo(cmd *cobra.Command) {
 }
 
 // Options reads the flags. Every error is the user's.
-func (o *requestFlags) options() (recreate.Options, error) {
-	r := recreate.Options{FailurePolicy: v1beta1.RecreateFailurePolicy(o.failurePolicy), Ordered: o.ordered, Kill: o.kill, MinStarted: o.minStarted}
+func (o *requestFlags) options() (restart.Options, error) {
+	r := restart.Options{FailurePolicy: v1beta1.RecreateFailurePolicy(o.failurePolicy), Ordered: o.ordered, Kill: o.kill, MinStarted: o.minStarted}
 	switch {
 	case r.FailurePolicy != v1beta1.RecreateFailurePolicyFail && r.FailurePolicy != v1beta1.RecreateFailurePolicyIgnore:
 		return r, out.Usagef("--failure-policy is %q: use Fail or Ignore", o.failurePolicy)

@@ -21,7 +21,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
-	"github.com/kruisectl/kruisectl/internal/recreate"
+	"github.com/kruisectl/kruisectl/internal/restart"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/fetch"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
@@ -153,7 +153,7 @@ func (o *listOptions) print(all []v1beta1.ContainerRecreateRequest, format out.F
 	style, now := o.f.OutStyle(), o.f.Clock.Now()
 	for i := range all {
 		r := &all[i]
-		st := recreate.Of(r, nil)
+		st := restart.Of(r, nil)
 		var words []string
 		for _, row := range st.Rows {
 			words = append(words, row.Container+"="+string(row.Phase))
@@ -162,8 +162,8 @@ func (o *listOptions) print(all []v1beta1.ContainerRecreateRequest, format out.F
 		if node == "" {
 			node = r.Labels[v1beta1.RecreateNodeNameLabel]
 		}
-		cells := []string{r.Name, r.Spec.PodName, style.Paint(stateOf(&job{stage: recreate.StageOf(&st, true)}), string(st.Verdict)),
-			strings.Join(words, ","), out.Age(now.Sub(r.CreationTimestamp.Time)), node, r.Labels[recreate.RestartIDLabel], st.Message}
+		cells := []string{r.Name, r.Spec.PodName, style.Paint(stateOf(&job{stage: restart.StageOf(&st, true)}), string(st.Verdict)),
+			strings.Join(words, ","), out.Age(now.Sub(r.CreationTimestamp.Time)), node, r.Labels[restart.RestartIDLabel], st.Message}
 		if o.everywhere {
 			cells = append([]string{r.Namespace}, cells...)
 		}
@@ -217,7 +217,7 @@ func wait(ctx context.Context, f *factory.Factory, args []string, timeout time.D
 		if err != nil {
 			return err
 		}
-		j := &job{request: crr.Name, uid: string(crr.UID), stage: recreate.Working}
+		j := &job{request: crr.Name, uid: string(crr.UID), stage: restart.Working}
 		j.pod = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: crr.Namespace, Name: crr.Spec.PodName}}
 		r.jobs = append(r.jobs, j)
 	}
@@ -282,7 +282,7 @@ func cancel(ctx context.Context, f *factory.Factory, args []string, opts apply.O
 			return err
 		}
 		var killed []string
-		for _, row := range recreate.Of(crr, nil).Rows {
+		for _, row := range restart.Of(crr, nil).Rows {
 			if row.Killed {
 				killed = append(killed, row.Container)
 			}

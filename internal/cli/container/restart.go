@@ -19,7 +19,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
-	"github.com/kruisectl/kruisectl/internal/recreate"
+	"github.com/kruisectl/kruisectl/internal/restart"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/fetch"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
@@ -145,7 +145,7 @@ func (r *run) of(ctx context.Context, pods []corev1.Pod, many bool, o *restartOp
 		if id == "" {
 			id = rand.String(8)
 		}
-		r.request.Labels = map[string]string{recreate.RestartIDLabel: id}
+		r.request.Labels = map[string]string{restart.RestartIDLabel: id}
 		if err := r.skipDone(ctx, o.resumeID); err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (r *run) of(ctx context.Context, pods []corev1.Pod, many bool, o *restartOp
 func (r *run) dry(ctx context.Context, format out.Format) error {
 	r.quiet = len(r.jobs) > 1 && format.Machine()
 	for _, j := range r.jobs {
-		if j.stage == recreate.Skipped {
+		if j.stage == restart.Skipped {
 			continue
 		}
 		if err := r.create(ctx, j); err != nil {
@@ -270,11 +270,11 @@ func (r *run) check(ctx context.Context, pods []corev1.Pod, asked []string, forc
 	others, _ := fetch.List[v1beta1.ContainerRecreateRequest](ctx, r.c, target.ContainerRecreateRequest, client.InNamespace(r.ns))
 	for i := range pods {
 		p := &pods[i]
-		names, err := recreate.Choose(p, asked)
-		if errors.Is(err, recreate.ErrDuplicate) {
+		names, err := restart.Choose(p, asked)
+		if errors.Is(err, restart.ErrDuplicate) {
 			return out.Usage(err)
 		}
-		if cannot := recreate.Restartable(p, force); cannot != nil {
+		if cannot := restart.Restartable(p, force); cannot != nil {
 			err = cannot
 		}
 		if err == nil && agents != nil && !agents[p.Spec.NodeName] && !force {
@@ -287,10 +287,10 @@ func (r *run) check(ctx context.Context, pods []corev1.Pod, asked []string, forc
 			r.f.Note("pod %s is left out: %s", p.Name, err)
 			continue
 		}
-		if active := recreate.Active(p, others); len(active) > 0 {
+		if active := restart.Active(p, others); len(active) > 0 {
 			r.f.Note("pod %s has a request under way, this one waits for it: %s", p.Name, short(active, 3))
 		}
-		r.jobs = append(r.jobs, &job{pod: *p, containers: names, stage: recreate.Todo})
+		r.jobs = append(r.jobs, &job{pod: *p, containers: names, stage: restart.Todo})
 	}
 	if len(r.jobs) == 0 {
 		return &out.Failure{Doing: "restart containers", Cause: errors.New("no pod can be restarted")}
@@ -316,7 +316,7 @@ func (r *run) skipDone(ctx context.Context, id string) error {
 	if id == "" {
 		return nil
 	}
-	requests, err := fetch.List[v1beta1.ContainerRecreateRequest](ctx, r.c, target.ContainerRecreateRequest, client.InNamespace(r.ns), client.MatchingLabels{recreate.RestartIDLabel: id})
+	requests, err := fetch.List[v1beta1.ContainerRecreateRequest](ctx, r.c, target.ContainerRecreateRequest, client.InNamespace(r.ns), client.MatchingLabels{restart.RestartIDLabel: id})
 	if err != nil {
 		return &out.Failure{Doing: "read the run " + id, Cause: err}
 	}
@@ -329,11 +329,11 @@ func (r *run) skipDone(ctx context.Context, id string) error {
 			if c.Spec.PodName != j.pod.Name || c.Labels[v1beta1.RecreatePodUIDLabel] != string(j.pod.UID) {
 				continue
 			}
-			switch st := recreate.Of(c, &j.pod); st.Verdict {
-			case recreate.Succeeded:
-				j.stage, j.request, j.seen = recreate.Skipped, "", nil
-			case recreate.Running:
-				j.stage, j.request, j.uid = recreate.Working, c.Name, string(c.UID)
+			switch st := restart.Of(c, &j.pod); st.Verdict {
+			case restart.Succeeded:
+				j.stage, j.request, j.seen = restart.Skipped, "", nil
+			case restart.Running:
+				j.stage, j.request, j.uid = restart.Working, c.Name, string(c.UID)
 			}
 		}
 	}

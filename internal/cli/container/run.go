@@ -20,7 +20,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
-	"github.com/kruisectl/kruisectl/internal/recreate"
+	"github.com/kruisectl/kruisectl/internal/restart"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 	"github.com/kruisectl/kruisectl/internal/rollout/fetch"
@@ -38,8 +38,8 @@ type job struct {
 	// request is set once it exists; uid pins it.
 	request string
 	uid     string
-	seen    *recreate.Status
-	stage   recreate.Stage
+	seen    *restart.Status
+	stage   restart.Stage
 	// gone: the request was deleted before it ended.
 	gone bool
 }
@@ -52,7 +52,7 @@ type run struct {
 	command   string
 	name      string // of the only request; "" makes one up
 	opts      apply.Options
-	request   recreate.Options
+	request   restart.Options
 	atOnce    int
 	keepGoing bool
 	minReady  time.Duration
@@ -76,7 +76,7 @@ func (r *run) create(ctx context.Context, j *job) error {
 	if err != nil {
 		return &out.Failure{Doing: doing, Cause: err, Next: r.f.Name() + " version"}
 	}
-	u, err := fetch.Encode(recreate.Request(&j.pod, name, j.containers, r.request), m.GroupVersionKind)
+	u, err := fetch.Encode(restart.Request(&j.pod, name, j.containers, r.request), m.GroupVersionKind)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (r *run) create(ctx context.Context, j *job) error {
 			return refused(r.f, doing, j.pod.Name, err)
 		}
 	}
-	j.request, j.uid, j.stage = name, string(u.GetUID()), recreate.Working
+	j.request, j.uid, j.stage = name, string(u.GetUID()), restart.Working
 	if r.quiet {
 		return nil
 	}
@@ -110,25 +110,25 @@ func refused(f *factory.Factory, doing, pod string, err error) error {
 }
 
 // start makes requests until as many are under way as are allowed; the rest waits for drive.
-func (r *run) start(ctx context.Context) (recreate.Step, error) {
-	step := recreate.Next(r.items(), r.atOnce, r.keepGoing)
+func (r *run) start(ctx context.Context) (restart.Step, error) {
+	step := restart.Next(r.items(), r.atOnce, r.keepGoing)
 	for _, p := range step.Start {
 		i := slices.IndexFunc(r.jobs, func(j *job) bool { return j.pod.Name == p })
 		if err := r.create(ctx, r.jobs[i]); err != nil {
 			if !r.keepGoing || len(r.jobs) == 1 {
 				return step, err
 			}
-			r.jobs[i].stage = recreate.Lost
+			r.jobs[i].stage = restart.Lost
 			out.Print(r.f.ErrOut, r.f.ErrStyle(), r.f.Name(), err)
 		}
 	}
 	return step, nil
 }
 
-func (r *run) items() []recreate.Item {
-	var list []recreate.Item
+func (r *run) items() []restart.Item {
+	var list []restart.Item
 	for _, j := range r.jobs {
-		list = append(list, recreate.Item{Pod: j.pod.Name, Stage: j.stage})
+		list = append(list, restart.Item{Pod: j.pod.Name, Stage: j.stage})
 	}
 	return list
 }
@@ -200,10 +200,10 @@ func (r *run) look(ctx context.Context) error {
 			r.vanished(j)
 			continue
 		}
-		st := recreate.Of(&requests[i], pod)
+		st := restart.Of(&requests[i], pod)
 		j.seen = &st
 		available := !r.back || pod == nil || diagnose.Available(pod, r.minReady, r.f.Clock.Now())
-		j.stage = recreate.StageOf(&st, available)
+		j.stage = restart.StageOf(&st, available)
 	}
 	return nil
 }
@@ -212,10 +212,10 @@ func (r *run) look(ctx context.Context) error {
 func (r *run) vanished(j *job) {
 	j.gone = true
 	switch {
-	case j.seen != nil && j.seen.Verdict == recreate.Succeeded:
-		j.stage = recreate.Back
+	case j.seen != nil && j.seen.Verdict == restart.Succeeded:
+		j.stage = restart.Back
 	default:
-		j.stage = recreate.Lost
+		j.stage = restart.Lost
 	}
 }
 
@@ -227,11 +227,11 @@ func (r *run) tell(p *out.Progress, told map[string]bool) {
 		}
 		return
 	}
-	counts := map[recreate.Stage]int{}
+	counts := map[restart.Stage]int{}
 	var working []string
 	for _, j := range r.jobs {
 		counts[j.stage]++
-		if j.stage == recreate.Working {
+		if j.stage == restart.Working {
 			working = append(working, j.pod.Name)
 		}
 		if ended(j) && !told[j.pod.Name] {
@@ -239,7 +239,7 @@ func (r *run) tell(p *out.Progress, told map[string]bool) {
 			p.Note(j.pod.Name + ": " + endOf(j))
 		}
 	}
-	text := fmt.Sprintf("%d of %d pods restarted", counts[recreate.Back], len(r.jobs))
+	text := fmt.Sprintf("%d of %d pods restarted", counts[restart.Back], len(r.jobs))
 	if len(working) > 0 {
 		text += ", working on " + short(working, 5)
 	}
@@ -247,7 +247,7 @@ func (r *run) tell(p *out.Progress, told map[string]bool) {
 }
 
 func ended(j *job) bool {
-	return j.stage == recreate.Back || j.stage == recreate.Lost || j.stage == recreate.Skipped
+	return j.stage == restart.Back || j.stage == restart.Lost || j.stage == restart.Skipped
 }
 
 func endOf(j *job) string {
@@ -256,7 +256,7 @@ func endOf(j *job) string {
 		return "the request was deleted before it ended"
 	case j.seen != nil:
 		return j.seen.Message
-	case j.stage == recreate.Skipped:
+	case j.stage == restart.Skipped:
 		return "was restarted by the run before"
 	case j.request == "":
 		return "not begun"
@@ -274,11 +274,11 @@ func short(words []string, n int) string {
 // code is the exit code of one job.
 func (j *job) code() int {
 	switch {
-	case j.gone && j.stage != recreate.Back:
+	case j.gone && j.stage != restart.Back:
 		return out.CodeGone
-	case j.stage == recreate.Back, j.stage == recreate.Skipped:
+	case j.stage == restart.Back, j.stage == restart.Skipped:
 		return out.CodeOK
-	case j.stage == recreate.Working:
+	case j.stage == restart.Working:
 		return out.CodeTimeout
 	}
 	return out.CodeFailed
@@ -301,7 +301,7 @@ func (r *run) finish(driven error, format out.Format) error {
 	var codes []int
 	left := 0
 	for _, j := range r.jobs {
-		if j.stage == recreate.Todo {
+		if j.stage == restart.Todo {
 			left++
 			continue
 		}
@@ -322,7 +322,7 @@ func (r *run) finish(driven error, format out.Format) error {
 
 // resume is the command that goes on.
 func (r *run) resume() string {
-	if id := r.request.Labels[recreate.RestartIDLabel]; id != "" {
+	if id := r.request.Labels[restart.RestartIDLabel]; id != "" {
 		return r.f.Name() + " " + r.command + " --resume-id " + id
 	}
 	if len(r.jobs) > 0 && r.jobs[0].request != "" {
@@ -346,7 +346,7 @@ func (r *run) print(format out.Format) error {
 	}
 	style := r.f.OutStyle()
 	for _, j := range r.jobs {
-		if j.request == "" && j.stage != recreate.Skipped {
+		if j.request == "" && j.stage != restart.Skipped {
 			continue
 		}
 		fmt.Fprintf(r.f.Out, "pod/%s %s: %s\n", j.pod.Name, style.Paint(stateOf(j), word(j)), endOf(j))
@@ -359,13 +359,13 @@ func (r *run) print(format out.Format) error {
 
 func word(j *job) string {
 	switch {
-	case j.gone && j.stage != recreate.Back:
+	case j.gone && j.stage != restart.Back:
 		return "deleted"
-	case j.stage == recreate.Back:
+	case j.stage == restart.Back:
 		return "restarted"
-	case j.stage == recreate.Skipped:
+	case j.stage == restart.Skipped:
 		return "skipped"
-	case j.stage == recreate.Working:
+	case j.stage == restart.Working:
 		return "not finished"
 	case j.seen != nil:
 		return string(j.seen.Verdict)
@@ -375,17 +375,17 @@ func word(j *job) string {
 
 func stateOf(j *job) out.State {
 	switch j.stage {
-	case recreate.Back:
+	case restart.Back:
 		return out.OK
-	case recreate.Working:
+	case restart.Working:
 		return out.Progressing
-	case recreate.Skipped:
+	case restart.Skipped:
 		return out.Unknown
 	}
 	return out.Failed
 }
 
-func rows(st recreate.Status, style out.Style, _ bool) out.Table {
+func rows(st restart.Status, style out.Style, _ bool) out.Table {
 	t := out.Table{Columns: []out.Column{{Name: "CONTAINER"}, {Name: "PHASE"}, {Name: "KILLED", Drop: 4}, {Name: "OLD", Drop: 3}, {Name: "NEW", Drop: 3},
 		{Name: "RESTARTS", Right: true, Drop: 2}, {Name: "READY", Wide: true}, {Name: "MESSAGE", Drop: 1}}}
 	yes := map[bool]string{true: "yes", false: "no"}
@@ -411,16 +411,16 @@ func (r *run) documents(format out.Format) error {
 		doc := out.Envelope("RestartStatus", r.f.ContextName())
 		doc["namespace"], doc["pod"], doc["request"] = r.ns, j.pod.Name, j.request
 		doc["stage"], doc["message"], doc["exitCode"] = j.stage, endOf(j), 0
-		doc["verdict"] = recreate.Running
-		if j.stage != recreate.Todo {
+		doc["verdict"] = restart.Running
+		if j.stage != restart.Todo {
 			doc["exitCode"] = j.code()
 		}
-		list := []recreate.Row{}
+		list := []restart.Row{}
 		if j.seen != nil {
 			doc["verdict"], list = j.seen.Verdict, j.seen.Rows
 		}
 		doc["containers"] = list
-		if id := r.request.Labels[recreate.RestartIDLabel]; id != "" {
+		if id := r.request.Labels[restart.RestartIDLabel]; id != "" {
 			doc["restartID"] = id
 		}
 		docs = append(docs, doc)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recreate knows how a person restarts containers with ContainerRecreateRequests:
+// Package restart knows how a person restarts containers with ContainerRecreateRequests:
 // which containers of a Pod can be restarted, what a request says of how it ended, and which
 // Pods of many come next (cli.md 5.5 and 8, container-recreate.md). It is pure.
-package recreate
+package restart
 
 import (
 	"encoding/json"
