@@ -11,17 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 )
 
 // Objects as OpenKruise 1.9 stored them decode without an unknown field and encode to the same.
 func TestStoredObjectsAreUnderstood(t *testing.T) {
 	for file, into := range map[string]func() any{
-		"clonesets.yaml":     func() any { return &v1beta1.CloneSet{} },
-		"daemonsets.yaml":    func() any { return &v1beta1.DaemonSet{} },
-		"imagepulljobs.yaml": func() any { return &v1beta1.ImagePullJob{} },
-		"nodeimages.yaml":    func() any { return &v1beta1.NodeImage{} },
-		"statefulsets.yaml":  func() any { return &v1beta1.StatefulSet{} },
+		"clonesets.yaml":                 func() any { return &v1beta1.CloneSet{} },
+		"containerrecreaterequests.yaml": func() any { return &v1beta1.ContainerRecreateRequest{} },
+		"daemonsets.yaml":                func() any { return &v1beta1.DaemonSet{} },
+		"imagepulljobs.yaml":             func() any { return &v1beta1.ImagePullJob{} },
+		"nodeimages.yaml":                func() any { return &v1beta1.NodeImage{} },
+		"nodepodprobes.yaml":             func() any { return &v1alpha1.NodePodProbe{} },
+		"podprobemarkers.yaml":           func() any { return &v1alpha1.PodProbeMarker{} },
+		"statefulsets.yaml":              func() any { return &v1beta1.StatefulSet{} },
 	} {
 		folders, err := filepath.Glob("testdata/openkruise-1.9/*")
 		require.NoError(t, err)

@@ -15,12 +15,13 @@ import (
 	"syscall"
 
 	"k8s.io/klog/v2"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/daemon/cri"
 	"github.com/kruisectl/kruisectl/internal/features"
-	"github.com/kruisectl/kruisectl/internal/pullsecret"
 )
+
+// defaultConfigNamespace is where the manager copies pull secrets to.
+const defaultConfigNamespace = "kruise-daemon-config"
 
 // options are the flags and the environment.
 type options struct {
@@ -29,6 +30,7 @@ type options struct {
 	hostRunDir       string
 	socketFile       string
 	maxWorkers       int
+	maxPerRegistry   int
 	pluginConfigFile string
 	pluginBinDir     string
 	qps              float64
@@ -50,6 +52,7 @@ func parse(args []string, getenv func(string) string) (options, error) {
 	fs.StringVar(&o.hostRunDir, "host-run-dir", cri.HostRunDir, "where the host's /var/run is mounted")
 	fs.StringVar(&o.socketFile, "socket-file", "", "the runtime's socket below --host-run-dir; empty looks for the known ones")
 	fs.IntVar(&o.maxWorkers, "max-workers-for-pull-image", -1, "how many images this node pulls at once; 0 or less is no limit")
+	fs.IntVar(&o.maxPerRegistry, "max-pulls-per-registry", 0, "how many images this node pulls at once from one registry; 0 or less is no limit")
 	fs.StringVar(&o.pluginConfigFile, "plugin-config-file", "/kruise/CredentialProviderPlugin.yaml", "credential provider configuration, as for the kubelet")
 	fs.StringVar(&o.pluginBinDir, "plugin-bin-dir", "/kruise/plugins", "directory of the credential providers")
 	fs.Float64Var(&o.qps, "rest-config-qps", 0, "requests per second to the API server; 0 is the client's default")
@@ -66,7 +69,7 @@ func parse(args []string, getenv func(string) string) (options, error) {
 		return o, errors.New("the environment variable NODE_NAME must name this node")
 	}
 	if o.configNamespace == "" {
-		o.configNamespace = pullsecret.DefaultNamespace
+		o.configNamespace = defaultConfigNamespace
 	}
 	return o, nil
 }
@@ -80,7 +83,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "kruise-daemon:", err)
 		os.Exit(2)
 	}
-	ctrllog.SetLogger(klog.Background())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err = run(klog.NewContext(ctx, klog.Background()), o)
 	stop()

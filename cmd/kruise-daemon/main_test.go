@@ -3,12 +3,15 @@
 package main
 
 import (
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kruisectl/kruisectl/internal/features"
+	"github.com/kruisectl/kruisectl/internal/pullsecret"
 )
 
 func env(values map[string]string) func(string) string {
@@ -62,6 +65,21 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// On every node the agent must be small. These bring in all types of Kubernetes.
+func TestLeanImports(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
+	require.NoError(t, err, string(out))
+	for _, dep := range strings.Fields(string(out)) {
+		for _, heavy := range []string{"sigs.k8s.io/controller-runtime", "k8s.io/client-go/kubernetes", "k8s.io/client-go/informers"} {
+			require.False(t, dep == heavy || strings.HasPrefix(dep, heavy+"/"), "%s costs memory on every node: use daemon/kube", dep)
+		}
+	}
+}
+
+func TestConfigNamespaceIsTheManagers(t *testing.T) {
+	require.Equal(t, pullsecret.DefaultNamespace, defaultConfigNamespace)
+}
+
 // Hashes of older kubelets cover the whole container: it must survive.
 func TestStripPodKeepsContainers(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
@@ -69,8 +87,7 @@ func TestStripPodKeepsContainers(t *testing.T) {
 		Volumes:    []corev1.Volume{{Name: "v"}},
 	}}
 	want := pod.Spec.Containers[0].DeepCopy()
-	_, err := stripPod(pod)
-	require.NoError(t, err)
+	stripPod(pod)
 	require.Equal(t, *want, pod.Spec.Containers[0])
 	require.Empty(t, pod.Spec.Volumes)
 }

@@ -6,30 +6,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"os"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/daemon/agent"
-	"github.com/kruisectl/kruisectl/daemon/containermeta"
 	"github.com/kruisectl/kruisectl/daemon/cri"
-	"github.com/kruisectl/kruisectl/daemon/images"
+	"github.com/kruisectl/kruisectl/daemon/kube"
 	"github.com/kruisectl/kruisectl/internal/features"
 )
 
@@ -54,20 +47,17 @@ func run(ctx context.Context, o options) error {
 	// Listening comes first: it fails when another agent runs on this node.
 	checks := &agent.Checks{}
 	checks.Add(runtimeCheck, func() error { return errLooking })
+	registry := agent.NewRegistry()
+	registry.MustRegister(features.Collector(o.gates))
 	group, ctx := errgroup.WithContext(ctx)
-	if err := serve(ctx, group, o, checks); err != nil {
+	if err := serve(ctx, group, o, checks, registry); err != nil {
 		return err
 	}
-	store, err := newStore(config, o)
+	client, err := kube.New(config, groups()...)
 	if err != nil {
 		return err
 	}
-	events, stopEvents, err := newEvents(config)
-	if err != nil {
-		return err
-	}
-	defer stopEvents()
-	runtimes, err := detect(ctx, o, checks)
+	runtimes, err := detect(ctx, o, checks, criMetrics(registry))
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
@@ -76,14 +66,23 @@ func run(ctx context.Context, o options) error {
 			logger.Info("Closing runtimes", "reason", err.Error())
 		}
 	}()
-	workers, err := newWorkers(ctx, o, store, runtimes, events)
+	events := kube.NewEvents(ctx, client)
+	defer events.Stop()
+	wired := &wiring{
+		options: o, node: o.node, config: config, kube: client, gates: o.gates, runtimes: runtimes, checks: checks, metrics: registry,
+		events: func(component string) record.EventRecorder { return events.Recorder(component, o.node) },
+	}
+	workers, err := wired.workers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, w := range workers {
 		checks.Add(w.Name(), w.Ready)
 	}
-	group.Go(func() error { return store.cache.Start(ctx) })
+	for _, informer := range wired.informers {
+		group.Go(func() error { informer.RunWithContext(ctx); return nil })
+	}
+	group.Go(func() error { runtimes.Keep(ctx, time.After); return nil })
 	group.Go(func() error { return agent.Run(ctx, workers) })
 	logger.Info("Started", "node", o.node, "runtime", runtimes.First().Name(), "gates", o.gates.String())
 	return group.Wait()
@@ -110,11 +109,10 @@ func restConfig(o options) (*rest.Config, error) {
 	return rest.AddUserAgent(config, "kruise-daemon"), nil
 }
 
-func serve(ctx context.Context, group *errgroup.Group, o options, checks *agent.Checks) error {
-	metrics.Registry.MustRegister(features.Collector(o.gates))
+func serve(ctx context.Context, group *errgroup.Group, o options, checks *agent.Checks, registry prometheus.Gatherer) error {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", checks)
-	mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	handlers := []struct {
 		addr    string
 		handler http.Handler
@@ -142,12 +140,12 @@ func serve(ctx context.Context, group *errgroup.Group, o options, checks *agent.
 }
 
 // detect looks for runtimes until one answers; meanwhile /healthz says why none does.
-func detect(ctx context.Context, o options, checks *agent.Checks) (*cri.Set, error) {
+func detect(ctx context.Context, o options, checks *agent.Checks, observe func(cri.Call)) (*cri.Set, error) {
 	var last atomic.Pointer[error]
 	last.Store(&errLooking)
 	checks.Add(runtimeCheck, func() error { return *last.Load() })
 	for wait := firstDetect; ; wait = min(2*wait, maxDetect) {
-		runtimes, err := cri.Detect(ctx, o.hostRunDir, o.socketFile)
+		runtimes, err := cri.Detect(ctx, cri.Options{Dir: o.hostRunDir, SocketFile: o.socketFile, Observe: observe})
 		last.Store(&err)
 		if err == nil {
 			return runtimes, nil
@@ -163,63 +161,12 @@ func detect(ctx context.Context, o options, checks *agent.Checks) (*cri.Set, err
 	}
 }
 
-// newEvents returns a maker of event recorders. Events are core/v1, in protobuf.
-func newEvents(config *rest.Config) (func(component, node string) record.EventRecorder, func(), error) {
-	core := rest.CopyConfig(config)
-	core.ContentType = runtime.ContentTypeProtobuf
-	client, err := typedcorev1.NewForConfig(core)
-	if err != nil {
-		return nil, nil, fmt.Errorf("making the client for events: %w", err)
-	}
-	broadcaster := record.NewBroadcaster()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.Events("")})
-	return func(component, node string) record.EventRecorder {
-		return broadcaster.NewRecorder(scheme(), corev1.EventSource{Component: component, Host: node})
-	}, broadcaster.Shutdown, nil
-}
-
-// newWorkers builds the capabilities that the gates allow.
-func newWorkers(ctx context.Context, o options, store *store, runtimes *cri.Set, events func(component, node string) record.EventRecorder) ([]agent.Worker, error) {
-	var plugins *images.Plugins
-	if _, err := os.Stat(o.pluginConfigFile); !errors.Is(err, fs.ErrNotExist) {
-		// Not fatal: images without the plugins' logins can be pulled all the same.
-		if plugins, err = images.LoadPlugins(o.pluginConfigFile, o.pluginBinDir); err != nil {
-			klog.FromContext(ctx).Error(err, "Going on without credential providers")
-		}
-	}
-	nodeImages, err := store.informer(ctx, &v1beta1.NodeImage{})
-	if err != nil {
-		return nil, err
-	}
-	puller := images.New(images.Options{
-		Store:       store,
-		Runtime:     runtimes.First(),
-		Credentials: images.NewKeyrings(ctx, store.secret, o.configNamespace, plugins),
-		Events:      events("kruise-daemon-imagepuller", o.node),
-		MaxWorkers:  o.maxWorkers,
-		Synced:      nodeImages.HasSynced,
-		Metrics:     images.NewMetrics(metrics.Registry),
-	})
-	if _, err := nodeImages.AddEventHandler(after(puller.Wake)); err != nil {
-		return nil, fmt.Errorf("watching NodeImages: %w", err)
-	}
-	workers := []agent.Worker{puller}
-	if !o.gates.Enabled(features.DaemonWatchingPod) {
-		return workers, nil
-	}
-	pods, err := store.informer(ctx, &corev1.Pod{})
-	if err != nil {
-		return nil, err
-	}
-	reporter := containermeta.New(containermeta.Options{
-		Store:    store,
-		Runtimes: runtimes,
-		Events:   events("kruise-daemon-containermeta", o.node),
-		Synced:   pods.HasSynced,
-		TrackEnv: o.gates.Enabled(features.InPlaceUpdateEnvFromMetadata),
-	})
-	if _, err := pods.AddEventHandler(podEvents(reporter)); err != nil {
-		return nil, fmt.Errorf("watching Pods: %w", err)
-	}
-	return append(workers, reporter), nil
+// criMetrics counts calls of container runtimes. Most take milliseconds: what is of interest
+// is which fail, and how.
+func criMetrics(r prometheus.Registerer) func(cri.Call) {
+	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kruise_daemon_cri_calls_total", Help: "Calls of container runtimes by method and gRPC code.",
+	}, []string{"method", "code"})
+	r.MustRegister(calls)
+	return func(c cri.Call) { calls.WithLabelValues(c.Method, c.Code).Inc() }
 }

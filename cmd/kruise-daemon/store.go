@@ -4,129 +4,106 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/daemon/containermeta"
+	"github.com/kruisectl/kruisectl/daemon/images"
+	"github.com/kruisectl/kruisectl/daemon/kube"
 )
 
-// store is the API server as the workers see it: a cache of this node's objects alone.
-type store struct {
-	node   string
-	cache  cache.Cache
-	client client.Client // reads Pods and NodeImages from the cache, all else live
+// groups are the types of the agent.
+func groups() []kube.Group {
+	return []kube.Group{kube.Core(), probeTypes(), {Version: v1beta1.GroupVersion, Types: []runtime.Object{
+		&v1beta1.NodeImage{}, &v1beta1.NodeImageList{},
+		&v1beta1.ContainerRecreateRequest{}, &v1beta1.ContainerRecreateRequestList{},
+	}}}
 }
 
-func scheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	utilruntime.Must(corev1.AddToScheme(s))
-	utilruntime.Must(v1beta1.AddToScheme(s))
-	return s
+// nodeImages is the NodeImage of one node.
+type nodeImages struct {
+	node     string
+	client   *gentype.ClientWithList[*v1beta1.NodeImage, *v1beta1.NodeImageList]
+	informer cache.SharedIndexInformer
 }
 
-// mapper knows the kinds that the agent uses. Asking the API server for them would cost a
-// discovery per node, and a start without API server would fail instead of waiting.
-func mapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
-	core := corev1.SchemeGroupVersion
-	m.AddSpecific(core.WithKind("Pod"), core.WithResource("pods"), core.WithResource("pod"), meta.RESTScopeNamespace)
-	m.AddSpecific(core.WithKind("Secret"), core.WithResource("secrets"), core.WithResource("secret"), meta.RESTScopeNamespace)
-	kruise := v1beta1.GroupVersion
-	m.AddSpecific(kruise.WithKind("NodeImage"), kruise.WithResource("nodeimages"), kruise.WithResource("nodeimage"), meta.RESTScopeRoot)
-	return m
-}
+var _ images.Store = nodeImages{}
 
-func newStore(config *rest.Config, o options) (*store, error) {
-	objects, err := cache.New(config, cache.Options{
-		Scheme:           scheme(),
-		Mapper:           mapper(),
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&v1beta1.NodeImage{}: {Field: fields.OneTermEqualSelector("metadata.name", o.node)},
-			&corev1.Pod{}:        {Field: fields.OneTermEqualSelector("spec.nodeName", o.node), Transform: stripPod},
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the cache: %w", err)
-	}
-	c, err := client.New(config, client.Options{
-		Scheme: scheme(),
-		Mapper: mapper(),
-		Cache:  &client.CacheOptions{Reader: objects, DisableFor: []client.Object{&corev1.Secret{}}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the client: %w", err)
-	}
-	return &store{node: o.node, cache: objects, client: c}, nil
-}
-
-// stripPod drops what no worker reads: a node's Pods have to fit into little memory.
-func stripPod(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
-	}
-	pod.ManagedFields = nil
-	pod.Spec.Volumes, pod.Spec.Tolerations, pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints = nil, nil, nil, nil
-	pod.Spec.InitContainers, pod.Spec.EphemeralContainers = nil, nil
-	pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses = nil, nil
-	return pod, nil
+func newNodeImages(c *kube.Client, node string) nodeImages {
+	client := kube.Resource(c, v1beta1.GroupVersion, "nodeimages", "",
+		func() *v1beta1.NodeImage { return &v1beta1.NodeImage{} }, func() *v1beta1.NodeImageList { return &v1beta1.NodeImageList{} })
+	return nodeImages{node: node, client: client, informer: kube.Informer(client, kube.Select{Fields: "metadata.name=" + node}, nil, nil)}
 }
 
 // NodeImage implements images.Store.
-func (s *store) NodeImage(ctx context.Context) (*v1beta1.NodeImage, error) {
-	ni := &v1beta1.NodeImage{}
-	return ni, s.client.Get(ctx, types.NamespacedName{Name: s.node}, ni, client.UnsafeDisableDeepCopy)
+func (s nodeImages) NodeImage(context.Context) (*v1beta1.NodeImage, error) {
+	return cached[*v1beta1.NodeImage](s.informer, types.NamespacedName{Name: s.node}, v1beta1.GroupVersion.WithResource("nodeimages"))
 }
 
 // WriteStatus implements images.Store.
-func (s *store) WriteStatus(ctx context.Context, ni *v1beta1.NodeImage) (*v1beta1.NodeImage, error) {
-	return ni, s.client.Status().Update(ctx, ni)
+func (s nodeImages) WriteStatus(ctx context.Context, ni *v1beta1.NodeImage) (*v1beta1.NodeImage, error) {
+	return s.client.UpdateStatus(ctx, ni, metav1.UpdateOptions{})
 }
 
-// secret reads one Secret from the API server's cache, which costs it next to nothing.
-func (s *store) secret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
-	secret := &corev1.Secret{}
-	return secret, s.client.Get(ctx, key, secret, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})
+// secretReader reads one Secret from the API server's cache, which costs it next to nothing.
+// The cache may not know a Secret that was written a moment ago, so that its absence is
+// asked of the storage.
+func secretReader(c *kube.Client) func(context.Context, types.NamespacedName) (*corev1.Secret, error) {
+	return func(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
+		secret, err := c.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{ResourceVersion: "0"})
+		if apierrors.IsNotFound(err) {
+			return c.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+		}
+		return secret, err
+	}
 }
+
+// podStore is the Pods of one node.
+type podStore struct {
+	kube *kube.Client
+	pods cache.SharedIndexInformer
+}
+
+var _ containermeta.Store = podStore{}
 
 // Pod implements containermeta.Store.
-func (s *store) Pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	return pod, s.client.Get(ctx, key, pod, client.UnsafeDisableDeepCopy)
+func (s podStore) Pod(_ context.Context, key types.NamespacedName) (*corev1.Pod, error) {
+	return cached[*corev1.Pod](s.pods, key, corev1.SchemeGroupVersion.WithResource("pods"))
 }
 
 // PatchStatus implements containermeta.Store.
-func (s *store) PatchStatus(ctx context.Context, key types.NamespacedName, patch []byte) (*corev1.Pod, error) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	return pod, s.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+func (s podStore) PatchStatus(ctx context.Context, key types.NamespacedName, patch []byte) (*corev1.Pod, error) {
+	return s.kube.Pods(key.Namespace).Patch(ctx, key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
-// informer returns the informer of a kind. It is needed now, its content is not: readers
-// wait for it.
-func (s *store) informer(ctx context.Context, obj client.Object) (cache.Informer, error) {
-	informer, err := s.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("watching %T: %w", obj, err)
+// cached returns an object of an informer, to be read only, or a NotFound error.
+func cached[T kube.Object](informer cache.SharedIndexInformer, key types.NamespacedName, resource schema.GroupVersionResource) (T, error) {
+	var none T
+	name := key.Name
+	if key.Namespace != "" {
+		name = key.String()
 	}
-	return informer, nil
+	obj, exists, err := informer.GetIndexer().GetByKey(name)
+	if err != nil {
+		return none, err
+	}
+	if found, ok := obj.(T); exists && ok {
+		return found, nil
+	}
+	return none, apierrors.NewNotFound(resource.GroupResource(), name)
 }
 
 // after calls f after every event.
-func after(f func()) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
+func after(f func()) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { f() },
 		UpdateFunc: func(any, any) { f() },
 		DeleteFunc: func(any) { f() },
@@ -134,8 +111,8 @@ func after(f func()) toolscache.ResourceEventHandler {
 }
 
 // podEvents tells r what happens to Pods.
-func podEvents(r *containermeta.Reporter) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
+func podEvents(r *containermeta.Reporter) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if pod, ok := obj.(*corev1.Pod); ok {
 				r.Added(pod)
@@ -149,7 +126,7 @@ func podEvents(r *containermeta.Reporter) toolscache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = unknown.Obj
 			}
 			if pod, ok := obj.(*corev1.Pod); ok {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 )
 
@@ -24,7 +25,7 @@ type api struct {
 	version   string // gitVersion
 
 	once  sync.Once
-	kinds map[string]bool // nil: could not be found out
+	kinds map[string]map[string]bool // by group version; one that could not be found out is missing
 }
 
 // newAPI asks for the version of the API server.
@@ -41,29 +42,46 @@ func newAPI(ctx context.Context, cfg *rest.Config) (*api, error) {
 	return &api{discovery: d, version: v.GitVersion}, nil
 }
 
+// hubOf is the version in which controllers read and write a kind.
+func hubOf(kind string) string {
+	if kind == "PodProbeMarker" || kind == "NodePodProbe" { // they have no other
+		return v1alpha1.GroupVersion.String()
+	}
+	return v1beta1.GroupVersion.String()
+}
+
 // serves reports whether kind is served in the hub version. Discovery is asked once; a
 // group version that is not there, or an API that does not answer, counts as served, so
 // that a hiccup does not turn features off (platform.md 6).
 func (a *api) serves(ctx context.Context, kind string) bool {
 	a.once.Do(func() {
-		var resources *metav1.APIResourceList
-		backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 5, Steps: 4}
-		err := wait.ExponentialBackoffWithContext(ctx, backoff, func(context.Context) (bool, error) {
-			var err error
-			resources, err = a.discovery.ServerResourcesForGroupVersion(v1beta1.GroupVersion.String())
-			if apierrors.IsNotFound(err) {
-				return false, err
+		a.kinds = map[string]map[string]bool{}
+		for _, gv := range []string{v1beta1.GroupVersion.String(), v1alpha1.GroupVersion.String()} {
+			resources, err := a.resources(ctx, gv)
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "Discovery does not answer, taking all kinds as served", "groupVersion", gv)
+				continue
 			}
-			return err == nil, nil
-		})
-		if err != nil {
-			klog.FromContext(ctx).Error(err, "Discovery does not answer, taking all kinds as served")
-			return
-		}
-		a.kinds = map[string]bool{}
-		for _, r := range resources.APIResources {
-			a.kinds[r.Kind] = true
+			a.kinds[gv] = map[string]bool{}
+			for _, r := range resources.APIResources {
+				a.kinds[gv][r.Kind] = true
+			}
 		}
 	})
-	return a.kinds == nil || a.kinds[kind]
+	kinds, known := a.kinds[hubOf(kind)]
+	return !known || kinds[kind]
+}
+
+func (a *api) resources(ctx context.Context, gv string) (*metav1.APIResourceList, error) {
+	var resources *metav1.APIResourceList
+	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 5, Steps: 4}
+	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(context.Context) (bool, error) {
+		var err error
+		resources, err = a.discovery.ServerResourcesForGroupVersion(gv)
+		if apierrors.IsNotFound(err) {
+			return false, err
+		}
+		return err == nil, nil
+	})
+	return resources, err
 }

@@ -58,7 +58,7 @@ func newCluster(t *testing.T) *cluster {
 	c.manifest("base/webhook/validating.yaml", v)
 	c.create(m)
 	c.create(v)
-	for _, file := range []string{"manager", "certificates", "leader-election"} {
+	for _, file := range []string{"manager", "pull-secrets", "certificates", "leader-election"} {
 		c.apply("base/rbac/" + file + ".yaml")
 	}
 	return c

@@ -16,12 +16,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/controllers/cloneset"
+	"github.com/kruisectl/kruisectl/controllers/containerrecreaterequest"
 	"github.com/kruisectl/kruisectl/controllers/daemonset"
+	"github.com/kruisectl/kruisectl/controllers/imagelistpulljob"
 	"github.com/kruisectl/kruisectl/controllers/imagepulljob"
 	"github.com/kruisectl/kruisectl/controllers/nodeimage"
+	"github.com/kruisectl/kruisectl/controllers/nodepodprobe"
+	"github.com/kruisectl/kruisectl/controllers/podprobemarker"
 	"github.com/kruisectl/kruisectl/controllers/podreadiness"
 	"github.com/kruisectl/kruisectl/controllers/statefulset"
 	"github.com/kruisectl/kruisectl/internal/features"
+	"github.com/kruisectl/kruisectl/internal/freshness"
 	"github.com/kruisectl/kruisectl/internal/workload"
 	"github.com/kruisectl/kruisectl/webhook/server"
 )
@@ -44,6 +49,7 @@ type entry struct {
 // controllers lists the controllers in the order in which they are added.
 func (w wiring) controllers() []entry {
 	o := w.options
+	marked := &freshness.Writes{}
 	return []entry{
 		{name: "cloneset", kind: "CloneSet", add: func(mgr ctrl.Manager) error {
 			return cloneset.Add(mgr, cloneset.Options{
@@ -62,7 +68,22 @@ func (w wiring) controllers() []entry {
 		{name: "imagepulljob", kind: "ImagePullJob", gates: []features.Gate{features.KruiseDaemon, features.ImagePullJobGate}, add: func(mgr ctrl.Manager) error {
 			return imagepulljob.Add(mgr, imagepulljob.Options{
 				Workers: *o.workers["imagepulljob"], RateLimiter: w.limiter(),
-				ConfigNamespace: o.getenv("KRUISE_DAEMON_CONFIG_NS"), ExtraTTLSeconds: o.alwaysTTL,
+				ConfigNamespace: o.getenv("KRUISE_DAEMON_CONFIG_NS"), ExtraTTLSeconds: o.alwaysTTL, ExpectationTimeout: o.expectationTimeout,
+			})
+		}},
+		{name: "imagelistpulljob", kind: "ImageListPullJob", gates: []features.Gate{features.KruiseDaemon, features.ImagePullJobGate}, add: func(mgr ctrl.Manager) error {
+			return imagelistpulljob.Add(mgr, imagelistpulljob.Options{RateLimiter: w.limiter(), ExpectationTimeout: o.expectationTimeout})
+		}},
+		{name: "crr", kind: "ContainerRecreateRequest", gates: []features.Gate{features.KruiseDaemon}, add: func(mgr ctrl.Manager) error {
+			return containerrecreaterequest.Add(mgr, containerrecreaterequest.Options{Workers: *o.workers["crr"], RateLimiter: w.limiter()})
+		}},
+		{name: "nodepodprobe", kind: "NodePodProbe", gates: []features.Gate{features.PodProbeMarkerGate}, add: func(mgr ctrl.Manager) error {
+			return nodepodprobe.Add(mgr, nodepodprobe.Options{Workers: *o.workers["nodepodprobe"], RateLimiter: w.limiter(), Marked: marked})
+		}},
+		{name: "podprobemarker", kind: "PodProbeMarker", gates: []features.Gate{features.PodProbeMarkerGate}, add: func(mgr ctrl.Manager) error {
+			return podprobemarker.Add(mgr, podprobemarker.Options{
+				Workers: *o.workers["podprobemarker"], RateLimiter: w.limiter(),
+				Serverless: o.features.Enabled(features.EnablePodProbeMarkerOnServerless), Marked: marked,
 			})
 		}},
 		{name: "podreadiness", add: func(mgr ctrl.Manager) error {

@@ -15,11 +15,14 @@ import (
 	"github.com/kruisectl/kruisectl/internal/protection"
 	"github.com/kruisectl/kruisectl/webhook/admit"
 	"github.com/kruisectl/kruisectl/webhook/cloneset"
+	"github.com/kruisectl/kruisectl/webhook/containerrecreaterequest"
 	"github.com/kruisectl/kruisectl/webhook/daemonset"
 	"github.com/kruisectl/kruisectl/webhook/deletion"
+	"github.com/kruisectl/kruisectl/webhook/imagelistpulljob"
 	"github.com/kruisectl/kruisectl/webhook/imagepulljob"
 	"github.com/kruisectl/kruisectl/webhook/nodeimage"
 	"github.com/kruisectl/kruisectl/webhook/pod"
+	"github.com/kruisectl/kruisectl/webhook/podprobemarker"
 	"github.com/kruisectl/kruisectl/webhook/server"
 	"github.com/kruisectl/kruisectl/webhook/statefulset"
 )
@@ -27,11 +30,14 @@ import (
 // handlers are all paths of the webhook server.
 func handlers(mgr ctrl.Manager, set *features.Set, denials *protection.Recorder) (admit.Handlers, error) {
 	hs := admit.Handlers{}
-	pod.Register(hs, set)
+	pod.Register(hs, set, mgr.GetClient())
 	cloneset.Register(hs, cloneset.Options{Features: set, Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Denials: denials})
 	statefulset.Register(hs, statefulset.Options{Features: set, Live: mgr.GetAPIReader(), Denials: denials})
 	daemonset.Register(hs, set)
 	imagepulljob.Register(hs, set)
+	imagelistpulljob.Register(hs, set)
+	containerrecreaterequest.Register(hs, containerrecreaterequest.Options{Features: set, Live: mgr.GetAPIReader(), Nodes: mgr.GetClient()})
+	podprobemarker.Register(hs, set)
 	nodeimage.Register(hs, set, clock.RealClock{})
 	objects, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -43,7 +49,8 @@ func handlers(mgr ctrl.Manager, set *features.Set, denials *protection.Recorder)
 	registry := mgr.GetConverterRegistry()
 	for _, add := range []func(ctrl.Manager, conversion.Registry) error{
 		converter(cloneset.Converter()), converter(statefulset.Converter()), converter(daemonset.Converter()),
-		converter(imagepulljob.Converter()), converter(nodeimage.Converter()),
+		converter(imagepulljob.Converter()), converter(imagelistpulljob.Converter()), converter(nodeimage.Converter()),
+		converter(containerrecreaterequest.Converter()),
 	} {
 		if err := add(mgr, registry); err != nil {
 			return nil, fmt.Errorf("registering conversion: %w", err)

@@ -65,14 +65,21 @@ func (b nodeBuilder) with(change func(*v1beta1.NodeImage)) nodeBuilder {
 	return nodeBuilder{obj}
 }
 
-// task adds nginx:1 at a version, owned by jobs.
+// task adds nginx:1 at a version, owned by jobs, with what newJob asks for.
 func (b nodeBuilder) task(version int64, owners ...string) nodeBuilder {
 	return b.with(func(n *v1beta1.NodeImage) {
-		tag := v1beta1.ImageTagSpec{Tag: "1", Version: version, CreatedAt: &metav1.Time{Time: t0}}
+		tag := v1beta1.ImageTagSpec{Tag: "1", Version: version, CreatedAt: &metav1.Time{Time: t0}, ImagePullPolicy: v1beta1.PullIfNotPresent}
 		for _, owner := range owners {
 			tag.OwnerReferences = append(tag.OwnerReferences, corev1.ObjectReference{Kind: "ImagePullJob", UID: types.UID(owner)})
 		}
 		n.Spec.Images = map[string]v1beta1.ImageSpec{"nginx": {Tags: []v1beta1.ImageTagSpec{tag}}}
+	})
+}
+
+// limits gives the task the limits of a job.
+func (b nodeBuilder) limits(job jobBuilder) nodeBuilder {
+	return b.with(func(n *v1beta1.NodeImage) {
+		n.Spec.Images["nginx"].Tags[0].PullPolicy = pullPolicy(job.obj, taskOptions{Jitter: func(int32) int32 { return 0 }})
 	})
 }
 
@@ -89,6 +96,11 @@ func (b nodeBuilder) reports(phase v1beta1.ImagePullPhase, version int64) nodeBu
 	return b.with(func(n *v1beta1.NodeImage) {
 		n.Status.ImageStatuses = map[string]v1beta1.ImageStatus{"nginx": {Tags: []v1beta1.ImageTagStatus{{Tag: "1", Phase: phase, Version: version}}}}
 	})
+}
+
+// says adds the message of what the node reports.
+func (b nodeBuilder) says(message string) nodeBuilder {
+	return b.with(func(n *v1beta1.NodeImage) { n.Status.ImageStatuses["nginx"].Tags[0].Message = message })
 }
 
 func snapshot(job jobBuilder, nodes ...nodeBuilder) Snapshot {

@@ -29,21 +29,34 @@ type Snapshot struct {
 type Plan struct {
 	// Status is the job's new status, before what Assign changes.
 	Status v1beta1.ImagePullJobStatus
-	// Assign are the nodes to give the task, or missing secret references, now.
+	// Assign are the nodes to give the task now.
 	Assign []string
+	// Refresh are nodes whose task lacks a secret reference, or that pull within limits that
+	// the job had formerly. They use no slot: nothing more is pulled.
+	Refresh []string
+	// Full are nodes that cannot get the task: their NodeImage lists as many images as it may.
+	// One of those has to go first.
+	Full []string
 	// Waiting is how many more nodes will get the task when others have finished.
 	Waiting int
 	// Requeue is when time alone changes the answer; 0 is never.
 	Requeue time.Duration
 }
 
-// tally sorts nodes by how far they are. A node is in one of pulling, succeeded, failed, or
-// in none of them because it has no task of this job yet.
+// batch is how many nodes one pass gives the task, so that the status tells what happens
+// while a job for thousands of nodes starts.
+const batch = 250
+
+// tally sorts nodes by how far they are: each is in one of pulling, succeeded, failed and
+// unassigned.
 type tally struct {
 	pulling, succeeded, failed, unassigned []string
-	// notSynced are the nodes whose NodeImage has to be written: those without the task, and
-	// those that lack a secret reference.
-	notSynced []string
+	// open are those of unassigned whose NodeImage has room, full are the others.
+	open, full []string
+	// outdated are the nodes whose task has to be written again.
+	outdated []string
+	// messages is what nodes that failed, or are still at it, say of the task.
+	messages map[string]string
 }
 
 // Decide computes the job's status and the nodes that get the task next (images.md 6.3
@@ -75,12 +88,18 @@ func Decide(s Snapshot, now time.Time) Plan {
 	status.FailedNodes = slices.Sorted(slices.Values(t.failed))
 	if ends && unfinished == 0 {
 		status.CompletionTime = &metav1.Time{Time: now}
-		status.Message = "job has completed"
+		status.Message = sentence("job has completed", complaints(status.FailedNodes, t.messages))
 		return Plan{Status: status}
 	}
-	status.Message = progress(status)
-	slots := min(max(0, parallelism(job)-len(t.pulling)), len(t.notSynced))
-	return Plan{Status: status, Assign: t.notSynced[:slots], Waiting: len(t.notSynced) - slots, Requeue: requeue}
+	status.Message = sentence(progress(status), complaints(status.FailedNodes, t.messages), fullNodes(t.full))
+	slots := min(max(0, parallelism(job)-len(t.pulling)), len(t.open))
+	if slots > batch {
+		slots, requeue = batch, settle
+	}
+	return Plan{
+		Status: status, Assign: t.open[:slots], Refresh: t.outdated, Full: t.full,
+		Waiting: len(t.unassigned) - slots, Requeue: requeue,
+	}
 }
 
 // exceeded ends a job at its deadline: whatever has not finished has failed.
@@ -88,51 +107,54 @@ func exceeded(status v1beta1.ImagePullJobStatus, t tally, now time.Time) Plan {
 	status.CompletionTime = &metav1.Time{Time: now}
 	status.FailedNodes = slices.Concat(t.failed, t.pulling, t.unassigned)
 	status.Failed, status.Active = size(status.FailedNodes), 0
-	status.Message = "job exceeds activeDeadlineSeconds"
+	status.Message = sentence("job exceeds activeDeadlineSeconds", complaints(status.FailedNodes, t.messages), fullNodes(t.full))
 	return Plan{Status: status}
 }
 
-func progress(status v1beta1.ImagePullJobStatus) string {
-	if status.Desired == 0 {
-		return "job is running, no progress"
-	}
-	return fmt.Sprintf("job is running, progress %.1f%%", 100*float64(status.Succeeded+status.Failed)/float64(status.Desired))
-}
-
 func count(s Snapshot) tally {
-	var t tally
+	t := tally{messages: map[string]string{}}
 	for _, node := range s.Nodes {
-		image := node.Spec.Images[s.Image.Name]
+		image, listed := node.Spec.Images[s.Image.Name]
 		task := findTag(image.Tags, s.Image.Tag)
-		owned := task != nil && ownedBy(task, s.Job.UID)
-		if !owned || len(missingSecrets(image, s.Secrets)) > 0 {
-			t.notSynced = append(t.notSynced, node.Name)
-		}
-		if !owned {
+		if task == nil || !ownedBy(task, s.Job.UID) {
 			t.unassigned = append(t.unassigned, node.Name)
+			if !listed && full(node) {
+				t.full = append(t.full, node.Name)
+			} else {
+				t.open = append(t.open, node.Name)
+			}
 			continue
 		}
-		switch phaseOf(node, s.Image, task.Version) {
+		stale := len(missingSecrets(image, s.Secrets)) > 0
+		reported := reportOf(node, s.Image, task.Version)
+		if reported.Message != "" {
+			t.messages[node.Name] = reported.Message
+		}
+		switch reported.Phase {
 		case v1beta1.ImagePhaseSucceeded:
 			t.succeeded = append(t.succeeded, node.Name)
 		case v1beta1.ImagePhaseFailed:
 			t.failed = append(t.failed, node.Name)
 		default:
 			t.pulling = append(t.pulling, node.Name)
+			stale = stale || outdated(task, s.Job)
+		}
+		if stale {
+			t.outdated = append(t.outdated, node.Name)
 		}
 	}
 	return t
 }
 
-// phaseOf returns the phase that the node reports of exactly this version of the task; what
-// it reports of an older one says nothing.
-func phaseOf(node *v1beta1.NodeImage, image imageref.Ref, version int64) v1beta1.ImagePullPhase {
+// reportOf returns what the node reports of exactly this version of the task; what it
+// reports of an older one says nothing.
+func reportOf(node *v1beta1.NodeImage, image imageref.Ref, version int64) v1beta1.ImageTagStatus {
 	for _, tag := range node.Status.ImageStatuses[image.Name].Tags {
 		if tag.Tag == image.Tag && tag.Version == version {
-			return tag.Phase
+			return tag
 		}
 	}
-	return ""
+	return v1beta1.ImageTagStatus{}
 }
 
 func findTag(tags []v1beta1.ImageTagSpec, tag string) *v1beta1.ImageTagSpec {

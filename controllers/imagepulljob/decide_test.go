@@ -4,6 +4,7 @@ package imagepulljob
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,7 +98,7 @@ func TestDecide(t *testing.T) {
 			})},
 		},
 		"before its deadline a job asks to be woken at it": {
-			snap: snapshot(job.deadline(60), newNode("a").task(0, "job").reports(pulling, 0)),
+			snap: snapshot(job.deadline(60), newNode("a").task(0, "job").limits(job.deadline(60)).reports(pulling, 0)),
 			want: Plan{Status: status(func(s *v1beta1.ImagePullJobStatus) {
 				s.Desired, s.Active, s.Message = 1, 1, "job is running, progress 0.0%"
 			}), Requeue: 10 * time.Second},
@@ -125,22 +126,118 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDecideSecrets(t *testing.T) {
+func TestDecideRefreshes(t *testing.T) {
 	secrets := []v1beta1.ReferenceObject{{Namespace: "config", Name: "s", Mode: "batch"}}
+	patient := newJob().never().with(func(j *v1beta1.ImagePullJob) {
+		j.Spec.PullPolicy = &v1beta1.PullPolicy{TimeoutSeconds: new(int32(900))}
+	})
+	task := newNode("a").task(0, "job").limits(patient)
 	cases := map[string]struct {
+		job  jobBuilder
 		node nodeBuilder
 		want []string
 	}{
-		"a node that lacks the secret is written again":      {newNode("a").task(0, "job").reports(v1beta1.ImagePhaseFailed, 0), []string{"a"}},
-		"a node that has the secret in another mode is not":  {newNode("a").task(0, "job").secret("s").reports(v1beta1.ImagePhaseFailed, 0), nil},
-		"a node that pulls uses the only slot for its image": {newNode("a").task(0, "job"), nil},
+		"a node that pulls without the secret gets it, though no slot is free": {patient, task, []string{"a"}},
+		"a node that has the secret in another mode is not written":            {patient, task.secret("s"), nil},
+		"a node that is through gets it too, for the next pull":                {patient, task.reports(v1beta1.ImagePhaseFailed, 0), []string{"a"}},
+		"a node that is through needs no new limits":                           {newJob().never(), task.secret("s").reports(v1beta1.ImagePhaseFailed, 0), nil},
+		"a changed timeout reaches a node that pulls": {
+			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.PullPolicy.TimeoutSeconds = new(int32(60)) }), task.secret("s"), []string{"a"},
+		},
+		"a changed number of retries reaches a node that pulls": {
+			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.PullPolicy.BackoffLimit = new(int32(9)) }), task.secret("s"), []string{"a"},
+		},
+		"a changed imagePullPolicy reaches a node that pulls": {
+			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = v1beta1.PullAlways }), task.secret("s"), []string{"a"},
+		},
+		"a changed deadline reaches a node that pulls": {newJob().deadline(1000), newNode("a").task(0, "job").limits(newJob().deadline(900)).secret("s"), []string{"a"}},
+		"a job that came later to the same task decides about its limits": {
+			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.PullPolicy.TimeoutSeconds = new(int32(60)) }),
+			newNode("a").task(1, "job", "later").limits(patient).secret("s"), nil,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := snapshot(newJob().never(), tc.node)
+			s := snapshot(tc.job, tc.node)
 			s.Secrets = secrets
-			if diff := cmp.Diff(tc.want, Decide(s, t0).Assign, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("Assign differs (-want +got):\n%s", diff)
+			plan := Decide(s, t0)
+			if diff := cmp.Diff(tc.want, plan.Refresh, cmpopts.EquateEmpty()); diff != "" || len(plan.Assign) > 0 {
+				t.Errorf("Assign %v; Refresh differs (-want +got):\n%s", plan.Assign, diff)
+			}
+			for range plan.Refresh {
+				n := tc.node.obj.DeepCopy()
+				version := n.Spec.Images["nginx"].Tags[0].Version
+				if _, changed := assign(n, s, taskOptions{Jitter: func(int32) int32 { return 0 }}, t0); !changed || n.Spec.Images["nginx"].Tags[0].Version != version {
+					t.Errorf("changed %v, version %d, want %d", changed, n.Spec.Images["nginx"].Tags[0].Version, version)
+				}
+				s.Nodes = []*v1beta1.NodeImage{n}
+				if again := Decide(s, t0); len(again.Refresh) > 0 {
+					t.Errorf("refreshed again: %+v", n.Spec.Images)
+				}
+			}
+		})
+	}
+}
+
+// A NodeImage that is full is left alone until it has room; the job says so and goes on.
+func TestFullNodes(t *testing.T) {
+	fill := func(n *v1beta1.NodeImage) {
+		n.Spec.Images = map[string]v1beta1.ImageSpec{}
+		for i := range 256 {
+			n.Spec.Images[fmt.Sprintf("image%d", i)] = v1beta1.ImageSpec{}
+		}
+	}
+	full := newNode("a").with(fill)
+	other := newNode("c").with(func(n *v1beta1.NodeImage) {
+		fill(n)
+		delete(n.Spec.Images, "image7")
+		n.Spec.Images["nginx"] = v1beta1.ImageSpec{Tags: []v1beta1.ImageTagSpec{{Tag: "0"}}}
+	})
+	plan := Decide(snapshot(newJob().parallelism(3), full, newNode("b"), other), t0)
+	want := Plan{
+		Status: status(func(s *v1beta1.ImagePullJobStatus) {
+			s.Desired = 3
+			s.Message = "job is running, progress 0.0%; a cannot get the task: the NodeImage lists 256 images, the most there may be"
+		}),
+		Assign: []string{"b", "c"}, Full: []string{"a"}, Waiting: 1,
+	}
+	if diff := cmp.Diff(want, plan, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("Decide() differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestManyNodesTakeSeveralPasses(t *testing.T) {
+	s := snapshot(newJob().parallelism(1000))
+	for i := range 600 {
+		s.Nodes = append(s.Nodes, newNode(fmt.Sprintf("node%03d", i)).obj)
+	}
+	plan := Decide(s, t0)
+	if len(plan.Assign) != batch || plan.Requeue != settle || plan.Waiting != 350 {
+		t.Errorf("%d nodes get the task, %d wait, again in %s", len(plan.Assign), plan.Waiting, plan.Requeue)
+	}
+}
+
+func TestMessagesTellWhyNodesFailed(t *testing.T) {
+	failed := func(name, message string) nodeBuilder {
+		return newNode(name).task(0, "job").reports(v1beta1.ImagePhaseFailed, 0).says(message)
+	}
+	cases := map[string]struct {
+		nodes []nodeBuilder
+		want  string
+	}{
+		"one node":        {[]nodeBuilder{failed("a", "not found")}, "job has completed; a: not found"},
+		"without reason":  {[]nodeBuilder{failed("a", "")}, "job has completed"},
+		"the same reason": {[]nodeBuilder{failed("e", "not found"), failed("d", "not found"), failed("b", "not found"), failed("a", "denied"), failed("c", "not found")}, "job has completed; b, c, d and 1 more: not found; a: denied"},
+		"many reasons":    {[]nodeBuilder{failed("a", "1"), failed("b", "2"), failed("c", "3"), failed("d", "4"), failed("e", "5")}, "job has completed; a: 1; b: 2; c: 3; and 2 more reasons"},
+		"long and of several lines": {
+			[]nodeBuilder{failed("a", "rpc error:\n\tdesc "+strings.Repeat("x", 300))},
+			"job has completed; a: rpc error: desc " + strings.Repeat("x", 184) + "…",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Decide(snapshot(newJob(), tc.nodes...), t0).Status.Message; got != tc.want {
+				t.Errorf("message %q, want %q", got, tc.want)
 			}
 		})
 	}
@@ -189,11 +286,18 @@ func TestAssign(t *testing.T) {
 			t.Errorf("version %d, want 8", got.Version)
 		}
 	})
-	t.Run("another job's task gets a new version and one more owner, and keeps its limits", func(t *testing.T) {
-		before := newNode("a").task(3, "other")
-		got := assigned(before, newJob())
-		if got.Version != 4 || len(got.OwnerReferences) != 2 || !got.CreatedAt.Time.Equal(now) || got.PullPolicy != nil {
+	t.Run("another job's task gets a new version, one more owner and its limits, and lives no shorter", func(t *testing.T) {
+		before := newNode("a").task(3, "other").limits(newJob().never())
+		got := assigned(before, newJob().deadline(60))
+		if got.Version != 4 || len(got.OwnerReferences) != 2 || got.OwnerReferences[1].UID != "job" || !got.CreatedAt.Time.Equal(now) ||
+			*got.PullPolicy.ActiveDeadlineSeconds != 60 || *got.PullPolicy.TTLSecondsAfterFinished != 86400-600 {
 			t.Errorf("got %+v", got)
+		}
+	})
+	t.Run("a Never job keeps another job's task for a day", func(t *testing.T) {
+		got := assigned(newNode("a").task(3, "other").limits(newJob().deadline(60)), newJob().never())
+		if *got.PullPolicy.TTLSecondsAfterFinished < 80000 {
+			t.Errorf("TTL %d", *got.PullPolicy.TTLSecondsAfterFinished)
 		}
 	})
 	t.Run("an own task that lacks a secret keeps its version", func(t *testing.T) {
@@ -249,12 +353,18 @@ func TestPullPolicy(t *testing.T) {
 		"a TTL does not overflow": {
 			newJob().deadline(1 << 40), v1beta1.ImageTagPullPolicy{ActiveDeadlineSeconds: new(int64(1 << 40)), TTLSecondsAfterFinished: new(int32(1<<31 - 1))},
 		},
-		"Never comes back after about a day": {newJob().never(), v1beta1.ImageTagPullPolicy{ActiveDeadlineSeconds: new(int64(1800)), TTLSecondsAfterFinished: new(int32(86400))}},
-		"Never gives a long attempt its time": {
+		"Never comes back after about a day": {newJob().never(), v1beta1.ImageTagPullPolicy{ActiveDeadlineSeconds: new(int64(2400)), TTLSecondsAfterFinished: new(int32(86400))}},
+		"Never gives half an hour at least": {
+			newJob().never().with(func(j *v1beta1.ImagePullJob) {
+				j.Spec.PullPolicy = &v1beta1.PullPolicy{TimeoutSeconds: new(int32(60)), BackoffLimit: new(int32(0))}
+			}),
+			v1beta1.ImageTagPullPolicy{TimeoutSeconds: new(int32(60)), BackoffLimit: new(int32(0)), ActiveDeadlineSeconds: new(int64(1800)), TTLSecondsAfterFinished: new(int32(86400))},
+		},
+		"Never gives every attempt its time": {
 			newJob().never().with(func(j *v1beta1.ImagePullJob) {
 				j.Spec.PullPolicy = &v1beta1.PullPolicy{TimeoutSeconds: new(int32(7200))}
 			}),
-			v1beta1.ImageTagPullPolicy{TimeoutSeconds: new(int32(7200)), ActiveDeadlineSeconds: new(int64(7200)), TTLSecondsAfterFinished: new(int32(86400))},
+			v1beta1.ImageTagPullPolicy{TimeoutSeconds: new(int32(7200)), ActiveDeadlineSeconds: new(int64(4 * 7200)), TTLSecondsAfterFinished: new(int32(86400))},
 		},
 	}
 	for name, tc := range cases {

@@ -93,7 +93,7 @@ func TestNodes(t *testing.T) {
 	byPriority.job = byPriority.job.with(func(j *v1beta1.ImagePullJob) { j.OwnerReferences[0].Name = "priority" })
 	byPriority.want = []string{"b", "c", "a"}
 	cases["a CloneSet's priority counts"] = byPriority
-	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).Build()}
+	r := &Reconciler{client: fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).Build()}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			nodes, err := r.nodes(t.Context(), tc.job.obj)
@@ -107,11 +107,11 @@ func TestNodes(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("nodes() differs (-want +got):\n%s", diff)
 			}
-			// Events must find exactly the nodes that reconciliation finds.
+			// Events must find the nodes that reconciliation finds; of jobs that follow Pods, those and others.
 			for _, obj := range objects[:3] {
 				node := obj.(*v1beta1.NodeImage)
-				if matches := r.matches(t.Context(), tc.job.obj, node); matches != slices.Contains(got, node.Name) {
-					t.Errorf("matches(%s) = %v", node.Name, matches)
+				if found := concerns(tc.job.obj, node); found != (slices.Contains(got, node.Name) || tc.job.obj.Spec.PodSelector != nil) {
+					t.Errorf("concerns(%s) = %v", node.Name, found)
 				}
 			}
 		})
@@ -143,32 +143,6 @@ func TestChangedTasks(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, changedTasks(base.obj, tc.after.obj)); diff != "" {
 				t.Errorf("changedTasks() differs (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestFreshness(t *testing.T) {
-	at := func(version string) *v1beta1.NodeImage {
-		return newNode("a").with(func(n *v1beta1.NodeImage) { n.UID, n.ResourceVersion = "u", version }).obj
-	}
-	cases := map[string]struct {
-		cached *v1beta1.NodeImage
-		later  time.Duration
-		want   bool
-	}{
-		"an older object is behind":                     {at("9"), 0, true},
-		"our own write is not":                          {at("10"), 0, false},
-		"a newer object is not":                         {at("11"), 0, false},
-		"another object of the same name is not":        {newNode("a").with(func(n *v1beta1.NodeImage) { n.UID, n.ResourceVersion = "v", "2" }).obj, 0, false},
-		"a cache that stays behind is believed at last": {at("9"), time.Minute, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var f freshness
-			f.wrote("k", at("10"), t0)
-			if got := f.behind("k", tc.cached, t0.Add(tc.later)); got != tc.want {
-				t.Errorf("behind() = %v, want %v", got, tc.want)
 			}
 		})
 	}

@@ -7,21 +7,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/events"
 	"github.com/kruisectl/kruisectl/internal/imageref"
 )
 
-// observe gathers the snapshot and brings the copies of the pull secrets up to date. It
-// returns nil while the cache is behind our own writes.
-func (r *Reconciler) observe(ctx context.Context, job *v1beta1.ImagePullJob, now time.Time) (*Snapshot, error) {
+// observe gathers the snapshot and brings the copies of the pull secrets up to date.
+func (r *Reconciler) observe(ctx context.Context, job *v1beta1.ImagePullJob) (*Snapshot, error) {
 	image, err := imageref.Parse(job.Spec.Image)
 	if err != nil {
 		return nil, r.invalid(job, err)
@@ -30,25 +28,20 @@ func (r *Reconciler) observe(ctx context.Context, job *v1beta1.ImagePullJob, now
 	if err != nil {
 		return nil, err
 	}
-	for _, node := range nodes {
-		if r.written.behind(nodeKey(node.Name), node, now) {
-			return nil, nil
-		}
-	}
-	secrets, err := r.Secrets.Sync(ctx, client.ObjectKeyFromObject(job), job.Spec.PullSecrets)
+	secrets, err := r.secrets.Sync(ctx, client.ObjectKeyFromObject(job), job.Spec.PullSecrets)
 	if err != nil {
 		return nil, fmt.Errorf("copying pull secrets: %w", err)
 	}
 	if len(secrets.Missing) > 0 && job.Status.StartTime == nil {
 		// Once: the job is looked at again and again until it ends.
-		r.Events.Eventf(job, corev1.EventTypeWarning, EventSecretMissing, "pull secrets do not exist: %s", strings.Join(secrets.Missing, ", "))
+		events.Send(r.events, job, events.Warning, EventSecretMissing, "pull secrets do not exist: %s", strings.Join(secrets.Missing, ", "))
 	}
 	return &Snapshot{Job: job, Image: image, Nodes: nodes, Secrets: secrets.References}, nil
 }
 
 // invalid reports a spec that no retry makes valid.
 func (r *Reconciler) invalid(job *v1beta1.ImagePullJob, err error) error {
-	r.Events.Event(job, corev1.EventTypeWarning, EventInvalid, err.Error())
+	events.Send(r.events, job, events.Warning, EventInvalid, "%s", err.Error())
 	return reconcile.TerminalError(err)
 }
 
@@ -62,7 +55,7 @@ func (r *Reconciler) nodes(ctx context.Context, job *v1beta1.ImagePullJob) ([]*v
 	var nodes []*v1beta1.NodeImage
 	if match.pods == nil {
 		var list v1beta1.NodeImageList
-		if err := r.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: match.labels}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.client.List(ctx, &list, client.MatchingLabelsSelector{Selector: match.labels}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing NodeImages: %w", err)
 		}
 		for i := range list.Items {
@@ -73,17 +66,17 @@ func (r *Reconciler) nodes(ctx context.Context, job *v1beta1.ImagePullJob) ([]*v
 		sortByName(nodes)
 		return nodes, nil
 	}
-	order, err := updateOrder(ctx, r.Client, job)
+	order, err := updateOrder(ctx, r.client, job)
 	if err != nil {
 		return nil, err
 	}
-	names, err := podNodes(ctx, r.Client, job.Namespace, match.pods, order)
+	names, err := podNodes(ctx, r.client, job.Namespace, match.pods, order)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
 		node := &v1beta1.NodeImage{}
-		switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); {
+		switch err := r.client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); {
 		case apierrors.IsNotFound(err): // virtual nodes have none
 		case err != nil:
 			return nil, fmt.Errorf("reading NodeImage %s: %w", name, err)

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/property"
 )
 
 // TestJobsEnd plays jobs on simulated nodes: nodes answer in any order, succeed or fail,
@@ -125,4 +127,63 @@ func answer(t *rapid.T, snap Snapshot) {
 		}}}}
 		snap.Nodes[n] = changed
 	}
+}
+
+// TestWhatChangesAPlanWakesTheJob: a change of a NodeImage after which the job would do or
+// say something else must not pass unnoticed, or the job stands still.
+func TestWhatChangesAPlanWakesTheJob(t *testing.T) {
+	property.Many(t, 2000, func(t *rapid.T) {
+		job := newJob().parallelism(3).with(func(j *v1beta1.ImagePullJob) {
+			j.Spec.Selector = rapid.SampledFrom([]*v1beta1.ImagePullJobNodeSelector{
+				nil, {}, {Names: []string{"a"}}, {Names: []string{}}, {Names: []string{"b"}},
+				{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"zone": "east"}}},
+				{LabelSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "zone", Operator: metav1.LabelSelectorOpDoesNotExist}}}},
+			}).Draw(t, "selector")
+		})
+		plan := func(n *v1beta1.NodeImage) Plan {
+			m, err := newMatcher(job.obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := snapshot(job)
+			s.Secrets = []v1beta1.ReferenceObject{{Namespace: "config", Name: "s"}}
+			if m.node(n) {
+				s.Nodes = append(s.Nodes, n)
+			}
+			return Decide(s, t0)
+		}
+		before, after := drawNode(t, "before"), drawNode(t, "after")
+		if equality.Semantic.DeepEqual(plan(before), plan(after)) {
+			return
+		}
+		if wakes := change(before, after); wakes == nil || !wakes(job.obj) {
+			t.Fatalf("the plan changes from %+v to %+v and the job sleeps", plan(before), plan(after))
+		}
+	})
+}
+
+// drawNode draws a NodeImage called a, with or without the task of the job.
+func drawNode(t *rapid.T, label string) *v1beta1.NodeImage {
+	n := newNode("a")
+	if rapid.Bool().Draw(t, label+" has the task") {
+		n = n.task(rapid.Int64Range(0, 1).Draw(t, label+" version"), rapid.SampledFrom([][]string{{"job"}, {"other"}, {"other", "job"}, {}}).Draw(t, label+" owners")...)
+		if rapid.Bool().Draw(t, label+" secret") {
+			n = n.secret("s")
+		}
+		if rapid.Bool().Draw(t, label+" reports") {
+			n = n.reports(rapid.SampledFrom([]v1beta1.ImagePullPhase{v1beta1.ImagePhasePulling, v1beta1.ImagePhaseFailed, v1beta1.ImagePhaseSucceeded}).Draw(t, label+" phase"), 0).
+				says(rapid.SampledFrom([]string{"", "denied"}).Draw(t, label+" message"))
+		}
+	}
+	return n.with(func(n *v1beta1.NodeImage) {
+		if rapid.Bool().Draw(t, label+" zone") {
+			n.Labels = map[string]string{"zone": "east"}
+		}
+		if n.Spec.Images == nil {
+			n.Spec.Images = map[string]v1beta1.ImageSpec{}
+		}
+		for i := range rapid.SampledFrom([]int{0, 1, 255, 256}).Draw(t, label+" other images") {
+			n.Spec.Images[fmt.Sprintf("image%d", i)] = v1beta1.ImageSpec{}
+		}
+	}).obj
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 )
@@ -38,15 +39,17 @@ func assign(node *v1beta1.NodeImage, s Snapshot, o taskOptions, now time.Time) (
 	missing := missingSecrets(image, s.Secrets)
 	task := findTag(image.Tags, s.Image.Tag)
 	owned := task != nil && ownedBy(task, s.Job.UID)
-	if owned && len(missing) == 0 {
+	if owned && len(missing) == 0 && !outdated(task, s.Job) {
 		return false, false
 	}
 	// The object may share its map and slices with a cache.
 	image = *image.DeepCopy()
 	image.PullSecrets = append(image.PullSecrets, missing...)
-	image.SandboxConfig = s.Job.Spec.SandboxConfig.DeepCopy()
 	if !owned {
+		image.SandboxConfig = s.Job.Spec.SandboxConfig.DeepCopy()
 		image.Tags = addTask(image.Tags, node, s, o, now)
+	} else if task := findTag(image.Tags, s.Image.Tag); outdated(task, s.Job) {
+		setLimits(task, s.Job, o)
 	}
 	images := maps.Clone(node.Spec.Images)
 	if images == nil {
@@ -67,7 +70,7 @@ func addTask(tags []v1beta1.ImageTagSpec, node *v1beta1.NodeImage, s Snapshot, o
 		task.Version++
 		task.OwnerReferences = append(task.OwnerReferences, owner)
 		task.CreatedAt = &metav1.Time{Time: now}
-		task.ImagePullPolicy = s.Job.Spec.ImagePullPolicy
+		setLimits(task, s.Job, o)
 		return tags
 	}
 	tags = append(tags, v1beta1.ImageTagSpec{
@@ -82,6 +85,35 @@ func addTask(tags []v1beta1.ImageTagSpec, node *v1beta1.NodeImage, s Snapshot, o
 	return tags
 }
 
+// outdated reports whether the job has other limits than its task. Of several jobs with one
+// task the one that came last decides: it is for it that the node pulls now. Otherwise each
+// would undo what the other wrote.
+func outdated(task *v1beta1.ImageTagSpec, job *v1beta1.ImagePullJob) bool {
+	owners := task.OwnerReferences
+	if len(owners) == 0 || owners[len(owners)-1].UID != job.UID {
+		return false
+	}
+	have := task.PullPolicy
+	if have == nil {
+		have = &v1beta1.ImageTagPullPolicy{}
+	}
+	want := limits(job)
+	return !ptr.Equal(have.TimeoutSeconds, want.TimeoutSeconds) || !ptr.Equal(have.BackoffLimit, want.BackoffLimit) ||
+		!ptr.Equal(have.ActiveDeadlineSeconds, want.ActiveDeadlineSeconds) || task.ImagePullPolicy != job.Spec.ImagePullPolicy
+}
+
+// setLimits makes the limits of a task those of the job. How long the task is kept after
+// its end does not become shorter: other jobs may count on it, Never jobs by not pulling
+// again before.
+func setLimits(task *v1beta1.ImageTagSpec, job *v1beta1.ImagePullJob, o taskOptions) {
+	policy := pullPolicy(job, o)
+	if have := task.PullPolicy; have != nil && have.TTLSecondsAfterFinished != nil {
+		policy.TTLSecondsAfterFinished = new(max(*have.TTLSecondsAfterFinished, *policy.TTLSecondsAfterFinished))
+	}
+	task.PullPolicy = policy
+	task.ImagePullPolicy = job.Spec.ImagePullPolicy
+}
+
 // lastVersion is the version that the node last reported of the tag, or -1: what it still
 // reports of a task that is gone must not count for the new one.
 func lastVersion(node *v1beta1.NodeImage, s Snapshot) int64 {
@@ -93,26 +125,47 @@ func lastVersion(node *v1beta1.NodeImage, s Snapshot) int64 {
 	return -1
 }
 
-// pullPolicy translates the job's policies into those of a task on one node.
-func pullPolicy(job *v1beta1.ImagePullJob, o taskOptions) *v1beta1.ImageTagPullPolicy {
-	policy := &v1beta1.ImageTagPullPolicy{}
-	timeout, backoff := int32(600), int32(3)
+// attempts returns the seconds of one attempt on a node and how often it may be repeated,
+// with the defaults where the job sets nothing.
+func attempts(job *v1beta1.ImagePullJob) (timeout, retries int64) {
+	timeout, retries = 600, 3
 	if p := job.Spec.PullPolicy; p != nil {
-		policy.TimeoutSeconds, policy.BackoffLimit = p.TimeoutSeconds, p.BackoffLimit
 		if p.TimeoutSeconds != nil {
-			timeout = *p.TimeoutSeconds
+			timeout = int64(*p.TimeoutSeconds)
 		}
 		if p.BackoffLimit != nil {
-			backoff = *p.BackoffLimit
+			retries = int64(*p.BackoffLimit)
 		}
 	}
+	return timeout, retries
+}
+
+// limits are what a task takes from the job and follows when the job is edited: all of the
+// policy but the TTL, which is drawn when the task is made.
+func limits(job *v1beta1.ImagePullJob) v1beta1.ImageTagPullPolicy {
+	var l v1beta1.ImageTagPullPolicy
+	if p := job.Spec.PullPolicy; p != nil {
+		l.TimeoutSeconds, l.BackoffLimit = p.TimeoutSeconds, p.BackoffLimit
+	}
+	l.ActiveDeadlineSeconds = job.Spec.CompletionPolicy.ActiveDeadlineSeconds
+	if job.Spec.CompletionPolicy.Type == v1beta1.Never {
+		// Long enough for every attempt that the job allows.
+		timeout, retries := attempts(job)
+		l.ActiveDeadlineSeconds = new(max(neverMinimum, timeout*(max(0, retries)+1)))
+	}
+	return l
+}
+
+// pullPolicy translates the job's policies into those of a new task on one node.
+func pullPolicy(job *v1beta1.ImagePullJob, o taskOptions) *v1beta1.ImageTagPullPolicy {
+	policy := limits(job)
 	completion := job.Spec.CompletionPolicy
 	if completion.Type == v1beta1.Never {
 		policy.TTLSecondsAfterFinished = new(neverTTL + o.Jitter(neverJitter) - neverJitter/2)
-		policy.ActiveDeadlineSeconds = new(int64(max(neverMinimum, timeout)))
-		return policy
+		return &policy
 	}
-	base := int64(timeout) * int64(backoff)
+	timeout, retries := attempts(job)
+	base := timeout * retries
 	switch {
 	case completion.TTLSecondsAfterFinished != nil:
 		base = int64(*completion.TTLSecondsAfterFinished)
@@ -121,6 +174,5 @@ func pullPolicy(job *v1beta1.ImagePullJob, o taskOptions) *v1beta1.ImageTagPullP
 	}
 	ttl := base + int64(o.ExtraTTLSeconds) + int64(o.Jitter(alwaysJitter))
 	policy.TTLSecondsAfterFinished = new(int32(min(ttl, 1<<31-1)))
-	policy.ActiveDeadlineSeconds = completion.ActiveDeadlineSeconds
-	return policy
+	return &policy
 }

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,11 +22,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/events"
 	"github.com/kruisectl/kruisectl/internal/imageref"
 	"github.com/kruisectl/kruisectl/internal/pullsecret"
+	"github.com/kruisectl/kruisectl/internal/valid"
 )
+
+// name is that of the controller, in logs, metrics and events.
+const name = "imagepulljob-controller"
 
 // activeIndex finds the jobs that are neither deleted nor complete, by the value "true".
 const activeIndex = "isActive"
@@ -58,23 +65,29 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if err := mgr.Add(copies); err != nil {
 		return fmt.Errorf("adding the cache of pull secrets: %w", err)
 	}
-	r := &Reconciler{
-		Client:  mgr.GetClient(),
-		Live:    mgr.GetAPIReader(),
-		Secrets: &pullsecret.Syncer{Client: mgr.GetClient(), Copies: copies, Live: mgr.GetAPIReader(), Namespace: o.ConfigNamespace},
-		Events:  mgr.GetEventRecorderFor("imagepulljob-controller"), //nolint:staticcheck // events of core/v1 are part of the wire contract
-		Options: o,
-	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named("imagepulljob-controller").
-		For(&v1beta1.ImagePullJob{}).
-		Watches(&v1beta1.NodeImage{}, r.nodeImageEvents()).
-		Watches(&corev1.Pod{}, r.podEvents()).
-		WatchesMetadata(&corev1.Secret{}, r.secretEvents()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: o.RateLimiter}).
-		Complete(r)
+	recorder, err := events.NewRecorder(mgr, name)
 	if err != nil {
-		return fmt.Errorf("adding imagepulljob-controller: %w", err)
+		return err
+	}
+	secrets := &pullsecret.Syncer{Client: mgr.GetClient(), Copies: copies, Live: mgr.GetAPIReader(), Namespace: o.ConfigNamespace}
+	r := New(mgr.GetClient(), mgr.GetAPIReader(), secrets, recorder, o)
+	c, err := controller.New(name, mgr, controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: o.RateLimiter, Reconciler: r})
+	if err != nil {
+		return fmt.Errorf("making %s: %w", name, err)
+	}
+	secretMeta := &metav1.PartialObjectMetadata{}
+	secretMeta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	watches := []source.Source{
+		source.Kind[client.Object](mgr.GetCache(), &v1beta1.ImagePullJob{}, jobEvents()),
+		source.Kind[client.Object](mgr.GetCache(), &v1beta1.NodeImage{}, r.nodeImageEvents()),
+		source.Kind[client.Object](mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
+		source.Kind[client.Object](mgr.GetCache(), secretMeta, r.secretEvents()),
+		source.Kind[client.Object](copies, &corev1.Secret{}, r.copyEvents()),
+	}
+	for _, w := range watches {
+		if err := c.Watch(w); err != nil {
+			return fmt.Errorf("watching for %s: %w", name, err)
+		}
 	}
 	return nil
 }
@@ -82,7 +95,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 // activeJobs lists the active jobs of a namespace, of all when it is empty. Read-only.
 func (r *Reconciler) activeJobs(ctx context.Context, namespace string) []v1beta1.ImagePullJob {
 	var list v1beta1.ImagePullJobList
-	err := r.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{activeIndex: "true"}, client.UnsafeDisableDeepCopy)
+	err := r.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{activeIndex: "true"}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Listing active ImagePullJobs")
 	}
@@ -93,47 +106,57 @@ func enqueue(q queue, job *v1beta1.ImagePullJob) {
 	q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}, settle)
 }
 
-// matches reports whether the job is for node, Pods included.
-func (r *Reconciler) matches(ctx context.Context, job *v1beta1.ImagePullJob, node *v1beta1.NodeImage) bool {
+// jobEvents wakes a job at once when somebody changed it, and with the next look at its
+// nodes when only its status is new: mostly that is our own write.
+func jobEvents() handler.EventHandler {
+	wake := func(obj client.Object, q queue) {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wake(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { wake(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*v1beta1.ImagePullJob), e.ObjectNew.(*v1beta1.ImagePullJob)
+			if before.Generation == after.Generation && after.DeletionTimestamp == nil && after.Status.CompletionTime == nil {
+				enqueue(q, after)
+				return
+			}
+			wake(after, q)
+		},
+	}
+}
+
+// concerns reports whether what happens to node may matter to the job. Which nodes run the
+// Pods of a job that follows Pods is not asked here: that takes a look at all Pods.
+func concerns(job *v1beta1.ImagePullJob, node *v1beta1.NodeImage) bool {
 	m, err := newMatcher(job)
-	if err != nil {
-		return false
-	}
-	if m.pods == nil {
-		return m.node(node)
-	}
-	names, err := podNodes(ctx, r.Client, job.Namespace, m.pods, nil)
-	return err != nil || slices.Contains(names, node.Name)
+	return err == nil && (m.pods != nil || m.node(node))
 }
 
 func (r *Reconciler) nodeImageEvents() handler.EventHandler {
 	all := func(ctx context.Context, obj client.Object, q queue) {
 		node := obj.(*v1beta1.NodeImage)
 		for _, job := range r.activeJobs(ctx, "") {
-			if r.matches(ctx, &job, node) {
+			if concerns(&job, node) {
 				enqueue(q, &job)
 			}
 		}
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { all(ctx, e.Object, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			r.written.forget(nodeKey(e.Object.GetName()))
-			all(ctx, e.Object, q)
-		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { all(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*v1beta1.NodeImage), e.ObjectNew.(*v1beta1.NodeImage)
 			if before.DeletionTimestamp == nil && after.DeletionTimestamp != nil {
 				all(ctx, after, q)
 				return
 			}
-			changed := changedTasks(before, after)
-			relabeled := !maps.Equal(before.Labels, after.Labels)
-			if len(changed) == 0 && !relabeled {
+			wakes := change(before, after)
+			if wakes == nil {
 				return
 			}
 			for _, job := range r.activeJobs(ctx, "") {
-				if r.affected(ctx, &job, before, after, changed) {
+				if wakes(&job) {
 					enqueue(q, &job)
 				}
 			}
@@ -141,15 +164,26 @@ func (r *Reconciler) nodeImageEvents() handler.EventHandler {
 	}
 }
 
-// affected reports whether a job has to look again after a NodeImage changed.
-func (r *Reconciler) affected(ctx context.Context, job *v1beta1.ImagePullJob, before, after *v1beta1.NodeImage, changed map[imageref.Ref]bool) bool {
-	image, err := imageref.Parse(job.Spec.Image)
-	if err == nil && (changed[image] || changed[imageref.Ref{Name: image.Name}]) {
-		return r.matches(ctx, job, after)
+// change tells which jobs have to look again after a NodeImage changed; nil is none.
+func change(before, after *v1beta1.NodeImage) (wakes func(*v1beta1.ImagePullJob) bool) {
+	changed := changedTasks(before, after)
+	filled := full(before) != full(after)
+	if len(changed) == 0 && !filled && maps.Equal(before.Labels, after.Labels) {
+		return nil
 	}
-	m, err := newMatcher(job)
-	return err == nil && m.pods == nil && m.node(before) != m.node(after)
+	return func(job *v1beta1.ImagePullJob) bool {
+		if concerns(job, after) {
+			image, err := imageref.Parse(job.Spec.Image)
+			if filled || err == nil && (changed[image] || changed[imageref.Ref{Name: image.Name}]) {
+				return true
+			}
+		}
+		m, err := newMatcher(job)
+		return err == nil && m.pods == nil && m.node(before) != m.node(after)
+	}
 }
+
+func full(node *v1beta1.NodeImage) bool { return len(node.Spec.Images) >= valid.MaxNodeImages }
 
 // changedTasks lists the tasks that differ in spec or status. A Ref without tag stands for
 // all tags of an image. Comparing whole images instead makes every job of an image look
@@ -235,11 +269,10 @@ func (r *Reconciler) podEvents() handler.EventHandler {
 	}
 }
 
-// secretEvents wakes the jobs that use a secret that appeared or changed, and those whose
-// copy was deleted by somebody else.
+// secretEvents wakes the jobs that use a secret that appeared or changed.
 func (r *Reconciler) secretEvents() handler.EventHandler {
 	users := func(ctx context.Context, obj client.Object, q queue) {
-		if obj.GetNamespace() == r.Options.ConfigNamespace {
+		if obj.GetNamespace() == r.options.ConfigNamespace {
 			return
 		}
 		for _, job := range r.activeJobs(ctx, obj.GetNamespace()) {
@@ -255,14 +288,25 @@ func (r *Reconciler) secretEvents() handler.EventHandler {
 				users(ctx, e.ObjectNew, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			if e.Object.GetNamespace() != r.Options.ConfigNamespace {
-				return
+	}
+}
+
+// copyEvents wakes the jobs whose copy of a secret was deleted or changed by somebody else,
+// and those that are over and still named by a copy.
+func (r *Reconciler) copyEvents() handler.EventHandler {
+	wake := func(ctx context.Context, obj client.Object, q queue, active bool) {
+		for _, key := range pullsecret.References(obj.GetAnnotations()) {
+			if r.isActive(ctx, key) == active {
+				q.AddAfter(reconcile.Request{NamespacedName: key}, settle)
 			}
-			for _, key := range pullsecret.References(e.Object.GetAnnotations()) {
-				if r.isActive(ctx, key) {
-					q.Add(reconcile.Request{NamespacedName: key})
-				}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { wake(ctx, e.Object, q, false) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { wake(ctx, e.Object, q, true) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
+				wake(ctx, e.ObjectNew, q, false)
 			}
 		},
 	}
@@ -270,7 +314,7 @@ func (r *Reconciler) secretEvents() handler.EventHandler {
 
 func (r *Reconciler) isActive(ctx context.Context, key types.NamespacedName) bool {
 	var job v1beta1.ImagePullJob
-	if err := r.Client.Get(ctx, key, &job, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.Get(ctx, key, &job, client.UnsafeDisableDeepCopy); err != nil {
 		return false
 	}
 	return job.DeletionTimestamp == nil && job.Status.CompletionTime == nil

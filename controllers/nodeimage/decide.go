@@ -20,6 +20,8 @@ const (
 	// responseTimeout is how long a node agent may be silent about a task. A minute failed
 	// pulls of large images.
 	responseTimeout = 10 * time.Minute
+	// keepFor is when a task that a running job keeps beyond its TTL is looked at again.
+	keepFor = time.Minute
 	// virtualNodeLabel with value virtualNode marks nodes without a node agent.
 	virtualNodeLabel = "type"
 	virtualNode      = "virtual-kubelet"
@@ -38,6 +40,10 @@ type Snapshot struct {
 	NodeImage *v1beta1.NodeImage // nil when there is none
 	// GoneJobs are the UIDs in owner references of tasks whose job does not exist any more.
 	GoneJobs map[types.UID]bool
+	// RunningJobs are those of jobs that have not ended yet and will. Their tasks are kept
+	// beyond the TTL: without it the node would get the task again, and a job with many nodes
+	// and little parallelism would never come to its end.
+	RunningJobs map[types.UID]bool
 	// GoneSecrets are the references in pullSecrets whose Secret does not exist any more.
 	GoneSecrets map[types.NamespacedName]bool
 	// CreationDelay is how long a node must be ready before it gets a NodeImage.
@@ -135,7 +141,7 @@ func readySince(node *corev1.Node) (time.Time, bool) {
 func cleanSpec(spec *v1beta1.NodeImageSpec, status v1beta1.NodeImageStatus, s Snapshot, now time.Time, wait *timer) {
 	for name, image := range spec.Images {
 		image.Tags = slices.DeleteFunc(image.Tags, func(tag v1beta1.ImageTagSpec) bool {
-			return tag.CreatedAt == nil || expired(tag, tagStatus(status, name, tag), now, wait)
+			return tag.CreatedAt == nil || expired(tag, tagStatus(status, name, tag), s.RunningJobs, now, wait)
 		})
 		image.Tags = dropGoneOwners(image.Tags, s.GoneJobs)
 		image.PullSecrets = slices.DeleteFunc(image.PullSecrets, func(ref v1beta1.ReferenceObject) bool {
@@ -170,15 +176,20 @@ func dropGoneOwners(tags []v1beta1.ImageTagSpec, gone map[types.UID]bool) []v1be
 	return kept
 }
 
-func expired(tag v1beta1.ImageTagSpec, status *v1beta1.ImageTagStatus, now time.Time, wait *timer) bool {
+func expired(tag v1beta1.ImageTagSpec, status *v1beta1.ImageTagStatus, running map[types.UID]bool, now time.Time, wait *timer) bool {
 	if tag.PullPolicy == nil || tag.PullPolicy.TTLSecondsAfterFinished == nil || status == nil || status.CompletionTime == nil {
 		return false
 	}
 	left := status.CompletionTime.Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second).Sub(now)
 	if left > 0 {
 		wait.at(left)
+		return false
 	}
-	return left <= 0
+	if slices.ContainsFunc(tag.OwnerReferences, func(ref corev1.ObjectReference) bool { return running[ref.UID] }) {
+		wait.at(keepFor)
+		return false
+	}
+	return true
 }
 
 // tagStatus finds what the node reports of exactly this version of a task, or nil.

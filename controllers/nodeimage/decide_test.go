@@ -121,6 +121,15 @@ func TestDecide(t *testing.T) {
 				return n
 			}()},
 		},
+		"a task of a job that still runs is kept beyond its TTL": {
+			Snapshot{
+				Node: node(nil), RunningJobs: map[types.UID]bool{"j": true},
+				NodeImage: nodeImage(func(n *v1beta1.NodeImage, _ *v1beta1.ImageTagSpec) {
+					report(n, v1beta1.ImageTagStatus{Version: 2, CompletionTime: at(-4000)})
+				}),
+			},
+			Plan{Requeue: time.Minute},
+		},
 		"before its TTL it waits for it": {
 			Snapshot{Node: node(nil), NodeImage: nodeImage(func(n *v1beta1.NodeImage, _ *v1beta1.ImageTagSpec) {
 				report(n, v1beta1.ImageTagStatus{Version: 2, CompletionTime: at(0)})

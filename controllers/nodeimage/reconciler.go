@@ -8,8 +8,8 @@ package nodeimage
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,21 +22,16 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/events"
 )
 
 // EventPullFailed is the reason of the event on a NodeImage, and on the jobs that own the
 // task, when a task is failed because of its node's silence. The node agent sends the same.
 const EventPullFailed = "PullImageFailed"
-
-// ownerIndex finds the NodeImages with a task of a job by the job's UID.
-const ownerIndex = "taskOwnerUID"
 
 // Options are what the manager decides.
 type Options struct {
@@ -48,11 +43,22 @@ type Options struct {
 	CreationDelay time.Duration
 }
 
-// Reconciler takes NodeImages one step closer to their nodes.
+// Reconciler takes NodeImages one step closer to their nodes. The zero value is not usable;
+// see New.
 type Reconciler struct {
-	Client  client.Client // reads from the cache
-	Events  record.EventRecorder
-	Options Options
+	client  client.Client // reads from the cache
+	live    client.Reader
+	events  record.EventRecorder
+	options Options
+	gone    tombs
+}
+
+// New makes a Reconciler. c reads from the cache, live from the API server.
+func New(c client.Client, live client.Reader, recorder record.EventRecorder, o Options) *Reconciler {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Reconciler{client: c, live: live, events: recorder, options: o}
 }
 
 // Reconcile takes one NodeImage one step further; the request's name is that of the node.
@@ -61,11 +67,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
 	}
-	plan := Decide(*snap, r.Options.Clock.Now())
-	if err := r.act(ctx, snap, plan); err != nil {
+	plan := Decide(*snap, r.options.Clock.Now())
+	wait := plan.Requeue
+	switch err := r.act(ctx, snap, plan); {
+	case apierrors.IsConflict(err):
+		// The node agent or a job was faster: look at what it wrote.
+		log.FromContext(ctx).V(1).Info("Trying again", "reason", err.Error())
+		wait = time.Second
+	case err != nil:
 		return ctrl.Result{}, err
 	}
-	wait := plan.Requeue
 	if 0 < wait && wait < 3*time.Second {
 		// Many nodes got the same task at the same time; they need not come back together.
 		wait = 3*time.Second + rand.N(2*time.Second)
@@ -73,28 +84,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
+// observe gathers the snapshot. What it reads is not copied; Decide writes to nothing of it.
 func (r *Reconciler) observe(ctx context.Context, name string) (*Snapshot, error) {
-	s := &Snapshot{Name: name, CreationDelay: r.Options.CreationDelay}
+	s := &Snapshot{Name: name, CreationDelay: r.options.CreationDelay}
 	var node corev1.Node
-	switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &node); {
+	switch err := r.client.Get(ctx, types.NamespacedName{Name: name}, &node, client.UnsafeDisableDeepCopy); {
 	case err == nil:
 		s.Node = &node
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading Node %s: %w", name, err)
 	}
 	var nodeImage v1beta1.NodeImage
-	switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &nodeImage); {
+	switch err := r.client.Get(ctx, types.NamespacedName{Name: name}, &nodeImage, client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):
 		return s, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading NodeImage %s: %w", name, err)
 	}
 	s.NodeImage = &nodeImage
-	s.GoneJobs, s.GoneSecrets = map[types.UID]bool{}, map[types.NamespacedName]bool{}
+	s.GoneJobs, s.RunningJobs, s.GoneSecrets = map[types.UID]bool{}, map[types.UID]bool{}, map[types.NamespacedName]bool{}
 	for _, image := range nodeImage.Spec.Images {
 		for _, tag := range image.Tags {
 			for _, ref := range tag.OwnerReferences {
-				s.GoneJobs[ref.UID] = r.jobGone(ctx, ref)
+				s.GoneJobs[ref.UID], s.RunningJobs[ref.UID] = r.job(ctx, ref)
 			}
 		}
 		for _, ref := range image.PullSecrets {
@@ -107,22 +119,72 @@ func (r *Reconciler) observe(ctx context.Context, name string) (*Snapshot, error
 	return s, nil
 }
 
-// jobGone reports whether ref is surely of an ImagePullJob that does not exist; references
-// of other kinds are not ours to judge.
-func (r *Reconciler) jobGone(ctx context.Context, ref corev1.ObjectReference) bool {
+// job reports whether ref is surely of an ImagePullJob that does not exist, and whether it is
+// of one that runs and will end; references of other kinds are not ours to judge. A cache that does not show a job may be behind the
+// one that shows the NodeImage, as after a change of leaders: then the API server decides,
+// once for each job, since no other job ever has its UID.
+func (r *Reconciler) job(ctx context.Context, ref corev1.ObjectReference) (gone, running bool) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil || gv.Group != v1beta1.GroupVersion.Group || ref.Kind != "ImagePullJob" {
-		return false
+		return false, false
 	}
+	if r.gone.has(ref.UID) {
+		return true, false
+	}
+	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	var job v1beta1.ImagePullJob
-	err = r.Client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, &job, client.UnsafeDisableDeepCopy)
-	return apierrors.IsNotFound(err) || err == nil && job.UID != ref.UID
+	if err := r.client.Get(ctx, key, &job, client.UnsafeDisableDeepCopy); err == nil && job.UID == ref.UID {
+		ends := job.Spec.CompletionPolicy.Type != v1beta1.Never
+		return false, ends && job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
+	}
+	job = v1beta1.ImagePullJob{}
+	err = r.live.Get(ctx, key, &job)
+	if apierrors.IsNotFound(err) || err == nil && job.UID != ref.UID {
+		r.gone.add(ref.UID)
+		return true, false
+	}
+	return false, false
 }
 
 func (r *Reconciler) secretGone(ctx context.Context, key types.NamespacedName) bool {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	return apierrors.IsNotFound(r.Client.Get(ctx, key, meta))
+	return apierrors.IsNotFound(r.client.Get(ctx, key, meta))
+}
+
+// nodeGone asks the API server: tasks that vanish with a NodeImage do not come back.
+func (r *Reconciler) nodeGone(ctx context.Context, name string) (bool, error) {
+	var node corev1.Node
+	err := r.live.Get(ctx, types.NamespacedName{Name: name}, &node)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Node %s: %w", name, err)
+	}
+	return err != nil || node.DeletionTimestamp != nil, nil
+}
+
+// tombs are UIDs of jobs that do not exist any more. The zero value is ready for concurrent
+// use.
+type tombs struct {
+	mu   sync.Mutex
+	uids map[types.UID]bool
+}
+
+// maxTombs bounds the memory; whoever is forgotten is asked for once more.
+const maxTombs = 10000
+
+func (t *tombs) has(uid types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.uids[uid]
+}
+
+func (t *tombs) add(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.uids == nil || len(t.uids) >= maxTombs {
+		t.uids = map[types.UID]bool{}
+	}
+	t.uids[uid] = true
 }
 
 // act executes plan: at most one write.
@@ -130,22 +192,26 @@ func (r *Reconciler) act(ctx context.Context, snap *Snapshot, plan Plan) error {
 	logger := log.FromContext(ctx)
 	switch {
 	case plan.Create != nil:
-		if err := r.Client.Create(ctx, plan.Create); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := r.client.Create(ctx, plan.Create); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating NodeImage %s: %w", snap.Name, err)
 		}
 		logger.Info("Created a NodeImage", "node", snap.Name)
 	case plan.Delete:
-		err := r.Client.Delete(ctx, snap.NodeImage, client.Preconditions{UID: &snap.NodeImage.UID})
+		gone, err := r.nodeGone(ctx, snap.Name)
+		if err != nil || !gone {
+			return err // the cache is behind; the Node's event brings us back
+		}
+		err = r.client.Delete(ctx, snap.NodeImage, client.Preconditions{UID: &snap.NodeImage.UID})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting NodeImage %s: %w", snap.Name, err)
 		}
 		logger.Info("Deleted the NodeImage of a node that is gone", "node", snap.Name)
 	case plan.Update != nil:
-		if err := r.Client.Update(ctx, plan.Update); client.IgnoreNotFound(err) != nil {
+		if err := r.client.Update(ctx, plan.Update); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("updating NodeImage %s: %w", snap.Name, err)
 		}
 	case plan.Status != nil:
-		if err := r.Client.Status().Update(ctx, plan.Status); client.IgnoreNotFound(err) != nil {
+		if err := r.client.Status().Update(ctx, plan.Status); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("updating the status of NodeImage %s: %w", snap.Name, err)
 		}
 		for _, task := range plan.Failed {
@@ -158,97 +224,7 @@ func (r *Reconciler) act(ctx context.Context, snap *Snapshot, plan Plan) error {
 func (r *Reconciler) report(nodeImage *v1beta1.NodeImage, task FailedTask) {
 	text := fmt.Sprintf("Image %s:%s on node %s: %s", task.Image, task.Tag, nodeImage.Name, task.Message)
 	for _, owner := range task.Owners {
-		r.Events.Event(&owner, corev1.EventTypeWarning, EventPullFailed, text)
+		events.Send(r.events, &owner, events.Warning, EventPullFailed, "%s", text)
 	}
-	r.Events.Event(nodeImage, corev1.EventTypeWarning, EventPullFailed, text)
-}
-
-// Add runs the controller in mgr.
-func Add(mgr ctrl.Manager, o Options) error {
-	if o.Workers == 0 {
-		o.Workers = 3
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1beta1.NodeImage{}, ownerIndex, ownersOf)
-	if err != nil {
-		return fmt.Errorf("indexing NodeImages: %w", err)
-	}
-	r := &Reconciler{
-		Client:  mgr.GetClient(),
-		Events:  mgr.GetEventRecorderFor("nodeimage-controller"), //nolint:staticcheck // events of core/v1 are part of the wire contract
-		Options: o,
-	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named("nodeimage-controller").
-		For(&v1beta1.NodeImage{}).
-		Watches(&corev1.Node{}, r.nodeEvents()).
-		Watches(&v1beta1.ImagePullJob{}, r.jobEvents()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: o.RateLimiter}).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("adding nodeimage-controller: %w", err)
-	}
-	return nil
-}
-
-func ownersOf(obj client.Object) []string {
-	uids := map[string]bool{}
-	for _, image := range obj.(*v1beta1.NodeImage).Spec.Images {
-		for _, tag := range image.Tags {
-			for _, ref := range tag.OwnerReferences {
-				uids[string(ref.UID)] = true
-			}
-		}
-	}
-	list := make([]string, 0, len(uids))
-	for uid := range uids {
-		list = append(list, uid)
-	}
-	return list
-}
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// nodeEvents enqueues a node when its NodeImage has to be created, deleted or relabelled.
-// Nodes are updated every few seconds; almost none of that matters here.
-func (r *Reconciler) nodeEvents() handler.EventHandler {
-	wake := func(ctx context.Context, obj client.Object, q queue) {
-		node := obj.(*corev1.Node)
-		var nodeImage v1beta1.NodeImage
-		err := r.Client.Get(ctx, client.ObjectKeyFromObject(node), &nodeImage, client.UnsafeDisableDeepCopy)
-		if err == nil {
-			if node.DeletionTimestamp == nil && maps.Equal(node.Labels, nodeImage.Labels) {
-				return
-			}
-		} else if _, ready := readySince(node); !ready || node.Labels[virtualNodeLabel] == virtualNode {
-			return
-		}
-		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { wake(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { wake(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
-		},
-	}
-}
-
-// jobEvents enqueues the NodeImages with tasks of a job that was deleted.
-func (r *Reconciler) jobEvents() handler.EventHandler {
-	return handler.Funcs{
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			var list v1beta1.NodeImageList
-			err := r.Client.List(ctx, &list, client.MatchingFields{ownerIndex: string(e.Object.GetUID())}, client.UnsafeDisableDeepCopy)
-			if err != nil {
-				log.FromContext(ctx).Error(err, "Listing NodeImages of a deleted job", "job", e.Object.GetName())
-				return
-			}
-			for _, nodeImage := range list.Items {
-				q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: nodeImage.Name}})
-			}
-		},
-	}
+	events.Send(r.events, nodeImage, events.Warning, EventPullFailed, "%s", text)
 }

@@ -91,8 +91,10 @@ func (r *Reporter) kill(ctx context.Context, t target) error {
 	}
 	klog.FromContext(ctx).Info("Restarting a container for its environment", "pod", t.pod, "container", t.container, "id", t.id)
 	r.o.Events.Eventf(object, corev1.EventTypeNormal, EventKilling, "Stopping container %s: its environment from metadata changed", t.container)
-	hookErr, err := cri.Kill(ctx, runtime, status, pod.Status.PodIP)
-	if hookErr != nil {
+	options, hookErr := cri.AnnotatedKill(status)
+	options.PodIP = pod.Status.PodIP
+	runErr, err := cri.Kill(ctx, runtime, status, options)
+	if hookErr = errors.Join(hookErr, runErr); hookErr != nil {
 		r.o.Events.Eventf(object, corev1.EventTypeWarning, EventFailedPreStopHook, "Container %s: %v", t.container, hookErr)
 	}
 	if err != nil && !errors.Is(err, cri.ErrNotFound) {

@@ -17,6 +17,11 @@ import (
 var (
 	// ErrNotFound: the runtime does not know the container.
 	ErrNotFound = errors.New("container not found")
+	// ErrNoSandbox: the runtime runs no sandbox of the Pod.
+	ErrNoSandbox = errors.New("Pod sandbox not found")
+	// ErrUnavailable: the runtime is away or went away during the call. It says nothing of
+	// what was asked.
+	ErrUnavailable = errors.New("the container runtime does not answer")
 	// ErrTimedOut: a command in a container did not end in time.
 	ErrTimedOut = errors.New("command timed out")
 )
@@ -44,6 +49,9 @@ type Runtime interface {
 	Containers(ctx context.Context, filter Filter) ([]Container, error)
 	// Container returns everything about a container, or ErrNotFound.
 	Container(ctx context.Context, id string) (Status, error)
+	// Sandbox returns the newest ready sandbox of a Pod, or ErrNoSandbox. The UID is that of
+	// the label LabelPodUID.
+	Sandbox(ctx context.Context, podUID string) (Sandbox, error)
 	// Exec runs a command in a running container and returns its stdout, or ErrTimedOut, or
 	// an *ExitError. The timeout has a resolution of seconds and must be positive.
 	Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error)
@@ -134,4 +142,25 @@ type Status struct {
 	// Env is the environment the container was created with, the image's variables
 	// included. It is nil when the runtime does not tell; then Exec may.
 	Env map[string]string
+}
+
+// Sandbox is what the containers of a Pod share.
+type Sandbox struct {
+	// ID has no scheme.
+	ID string
+	// IPs are the Pod's addresses, the primary one first; none when it has the node's network.
+	IPs []string
+	// HostNetwork tells that the Pod has the node's network.
+	HostNetwork bool
+	Created     time.Time
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+// IP is the primary address, empty when it has none.
+func (s Sandbox) IP() string {
+	if len(s.IPs) == 0 {
+		return ""
+	}
+	return s.IPs[0]
 }

@@ -112,6 +112,27 @@ func TestContainersOverSocket(t *testing.T) {
 	require.ErrorIs(t, client.Stop(t.Context(), "unknown", time.Second), cri.ErrNotFound)
 }
 
+func TestSandboxOverSocket(t *testing.T) {
+	rt := fakecri.New("containerd")
+	client, _ := dial(t, rt)
+	_, err := client.Sandbox(t.Context(), "uid")
+	require.ErrorIs(t, err, cri.ErrNoSandbox)
+	want := cri.Sandbox{
+		ID: "s1", IPs: []string{"10.0.0.7", "fd00::7"}, Created: time.Unix(7, 0),
+		Labels: map[string]string{cri.LabelPodUID: "uid"}, Annotations: map[string]string{"a": "b"},
+	}
+	rt.AddSandbox("uid", want)
+	got, err := client.Sandbox(t.Context(), "uid")
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.Equal(t, "10.0.0.7", got.IP())
+	rt.AddSandbox("host", cri.Sandbox{ID: "s2", HostNetwork: true})
+	got, err = client.Sandbox(t.Context(), "host")
+	require.NoError(t, err)
+	require.True(t, got.HostNetwork)
+	require.Empty(t, got.IP())
+}
+
 func TestReconnectsAfterTheRuntimeRestarted(t *testing.T) {
 	client, server := dial(t, fakecri.New("containerd"))
 	server.Stop()
@@ -126,32 +147,32 @@ func TestReconnectsAfterTheRuntimeRestarted(t *testing.T) {
 
 func TestDetect(t *testing.T) {
 	dir := t.TempDir()
-	_, err := cri.Detect(t.Context(), dir, "")
+	_, err := cri.Detect(t.Context(), cri.Options{Dir: dir})
 	require.ErrorIs(t, err, cri.ErrNoRuntime)
 
 	docker := fakecri.Serve(t, fakecri.New("containerd"), dir, "containerd/containerd.sock")
 	docker.NoCRI = true
-	_, err = cri.Detect(t.Context(), dir, "")
+	_, err = cri.Detect(t.Context(), cri.Options{Dir: dir})
 	require.ErrorIs(t, err, cri.ErrNoRuntime, "docker's own containerd is skipped")
 	require.ErrorContains(t, err, "Unimplemented", "and the error says why")
 
 	fakecri.Serve(t, fakecri.New("cri-o"), dir, "crio/crio.sock")
 	require.NoError(t, os.Symlink(filepath.Join(dir, "crio/crio.sock"), filepath.Join(dir, "crio.sock")))
 	fakecri.Serve(t, fakecri.New("docker"), dir, "cri-dockerd.sock")
-	set, err := cri.Detect(t.Context(), dir, "")
+	set, err := cri.Detect(t.Context(), cri.Options{Dir: dir})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, set.Close()) }()
-	require.Len(t, set.Runtimes, 2, "two paths of one runtime count once")
+	require.Len(t, set.All(), 2, "two paths of one runtime count once")
 	require.Equal(t, "cri-o", set.First().Name())
 	_, ok := set.ByName("docker")
 	require.True(t, ok)
 	_, ok = set.ByName("containerd")
 	require.False(t, ok)
 
-	only, err := cri.Detect(t.Context(), dir, "cri-dockerd.sock")
+	only, err := cri.Detect(t.Context(), cri.Options{Dir: dir, SocketFile: "cri-dockerd.sock"})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, only.Close()) }()
 	require.Equal(t, "docker", only.First().Name(), "a given socket is the only one tried")
-	_, err = cri.Detect(t.Context(), dir, "missing.sock")
+	_, err = cri.Detect(t.Context(), cri.Options{Dir: dir, SocketFile: "missing.sock"})
 	require.True(t, strings.Contains(err.Error(), "missing.sock"), err)
 }

@@ -7,13 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimev1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -38,18 +41,26 @@ type remote struct {
 	containers runtimev1.RuntimeServiceClient
 }
 
-// Dial connects to the runtime behind a unix socket and proves that it serves CRI v1
-// (daemon.md 2.3). The caller closes the connection with the returned function.
+// Dial connects to the runtime behind a socket and proves that it serves CRI v1 (daemon.md
+// 2.3). The caller closes the connection with the returned function.
 func Dial(ctx context.Context, socket string) (Runtime, func() error, error) {
-	conn, err := grpc.NewClient("unix://"+socket,
+	return dial(ctx, socket, nil)
+}
+
+func dial(ctx context.Context, socket string, observe func(Call)) (Runtime, func() error, error) {
+	target, options := endpoint(socket)
+	conn, err := grpc.NewClient(target, append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithUnaryInterceptor(observer(observe)),
+		// A connection at rest costs a file descriptor; to open it again would cost more.
+		grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			MinConnectTimeout: callTimeout,
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxReconnect},
 		}),
-	)
+	)...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to %s: %w", socket, err)
 	}
@@ -58,6 +69,29 @@ func Dial(ctx context.Context, socket string) (Runtime, func() error, error) {
 		return nil, nil, errors.Join(fmt.Errorf("probing %s: %w", socket, err), conn.Close())
 	}
 	return r, conn.Close, nil
+}
+
+// observer tells observe of each call, and marks the errors of a runtime that is away.
+func observer(observe func(Call)) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		started := time.Now()
+		var trailer metadata.MD
+		err := invoke(ctx, method, request, reply, conn, append(options, grpc.Trailer(&trailer))...)
+		if observe != nil {
+			observe(Call{Method: path.Base(method), Code: status.Code(err).String(), Took: time.Since(started)})
+		}
+		if away(err, trailer) {
+			return &callError{text: err.Error(), err: errors.Join(ErrUnavailable, err)}
+		}
+		return err
+	}
+}
+
+// away reports whether an error is of the connection and not of the runtime: a runtime that
+// answers sends a trailer. It may answer Unavailable too, for a registry that is; one that
+// is just starting says so.
+func away(err error, trailer metadata.MD) bool {
+	return status.Code(err) == codes.Unavailable && (len(trailer) == 0 || strings.Contains(err.Error(), "not initialized"))
 }
 
 // probe asks for what a runtime without CRI v1 cannot answer, and for its name.
@@ -169,6 +203,41 @@ func (r *remote) Container(ctx context.Context, id string) (Status, error) {
 		Image: s.GetImage().GetImage(), ImageRef: s.GetImageRef(),
 		Env: envOf(answer.GetInfo()),
 	}, nil
+}
+
+func (r *remote) Sandbox(ctx context.Context, podUID string) (Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := r.containers.ListPodSandbox(ctx, &runtimev1.ListPodSandboxRequest{Filter: &runtimev1.PodSandboxFilter{
+		LabelSelector: map[string]string{LabelPodUID: podUID},
+		State:         &runtimev1.PodSandboxStateValue{State: runtimev1.PodSandboxState_SANDBOX_READY},
+	}})
+	if err != nil {
+		return Sandbox{}, fmt.Errorf("listing sandboxes of Pod %s: %w", podUID, err)
+	}
+	if len(list.GetItems()) == 0 {
+		return Sandbox{}, fmt.Errorf("listing sandboxes of Pod %s: %w", podUID, ErrNoSandbox)
+	}
+	newest := slices.MaxFunc(list.GetItems(), func(a, b *runtimev1.PodSandbox) int { return cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()) })
+	answer, err := r.containers.PodSandboxStatus(ctx, &runtimev1.PodSandboxStatusRequest{PodSandboxId: newest.GetId()})
+	s := answer.GetStatus()
+	if status.Code(err) == codes.NotFound || err == nil && s == nil {
+		return Sandbox{}, fmt.Errorf("reading sandbox %s: %w", newest.GetId(), ErrNoSandbox)
+	}
+	if err != nil {
+		return Sandbox{}, fmt.Errorf("reading sandbox %s: %w", newest.GetId(), err)
+	}
+	sandbox := Sandbox{
+		ID: s.GetId(), Created: timeOf(s.GetCreatedAt()), Labels: s.GetLabels(), Annotations: s.GetAnnotations(),
+		HostNetwork: s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimev1.NamespaceMode_NODE,
+	}
+	if ip := s.GetNetwork().GetIp(); ip != "" {
+		sandbox.IPs = append(sandbox.IPs, ip)
+	}
+	for _, more := range s.GetNetwork().GetAdditionalIps() {
+		sandbox.IPs = append(sandbox.IPs, more.GetIp())
+	}
+	return sandbox, nil
 }
 
 func (r *remote) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {

@@ -4,17 +4,10 @@ package cri
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 const (
@@ -23,115 +16,54 @@ const (
 	minimumGrace = 2 * time.Second
 )
 
-// Kill stops a container the way the kubelet does: the preStop hook, then the stop signal,
-// all within the grace period that the kubelet wrote on the container. podIP is that of the
-// Pod, for hooks over HTTP. hookErr is that of a preStop hook; the container is stopped all
-// the same. Rules: container-recreate.md 6.3.
-func Kill(ctx context.Context, rt Runtime, c Status, podIP string) (hookErr, err error) {
-	grace := gracePeriod(c.Annotations)
-	hook, hookErr := preStop(c.Annotations)
-	if hook != nil && grace > 0 {
+// KillOptions say how a container is stopped. The zero value has no hook and a grace period
+// of 30 s.
+type KillOptions struct {
+	// Hook runs before the process gets its stop signal; nil is none.
+	Hook *corev1.LifecycleHandler
+	// Ports are those that a hook over HTTP may name.
+	Ports []corev1.ContainerPort
+	// Grace is for the hook and the process together. Zero kills the process at once and
+	// without the hook; in all other cases the process has 2 s at least. Nil is 30 s.
+	Grace *time.Duration
+	// PodIP is for hooks over HTTP that name no host.
+	PodIP string
+}
+
+// Kill stops a container the way the kubelet does: the hook, then the stop signal, all within
+// the grace period. It returns when the container has exited. hookErr is that of the hook;
+// the container is stopped all the same. A hook that outlives the grace period is not waited
+// for, and ends with the container; a container that does not run gets none. Rules:
+// container-recreate.md 6.3.
+func Kill(ctx context.Context, rt Runtime, c Status, o KillOptions) (hookErr, err error) {
+	grace := defaultGrace
+	if o.Grace != nil {
+		grace = *o.Grace
+	}
+	if grace <= 0 {
+		return nil, rt.Stop(ctx, c.ID, 0)
+	}
+	if o.Hook != nil && c.State == StateRunning {
 		started := time.Now()
-		hookErr = runHook(ctx, rt, c, *hook, podIP, grace)
+		hook := startHook(ctx, rt, c.ID, o, grace)
+		defer hook.end()
+		hookErr = hook.within(grace)
 		grace -= time.Since(started).Truncate(time.Second)
 	}
 	return hookErr, rt.Stop(ctx, c.ID, max(grace, minimumGrace))
 }
 
-// gracePeriod is that of the Pod's deletion, if it is being deleted, else that of its spec.
-func gracePeriod(annotations map[string]string) time.Duration {
-	for _, key := range []string{AnnotationDeletionGracePeriod, AnnotationGracePeriod} {
-		if n, err := strconv.ParseInt(annotations[key], 10, 32); err == nil && n >= 0 {
-			return time.Duration(n) * time.Second
-		}
+// AnnotatedKill are the options that the kubelet wrote on the container for itself. The error
+// is that of an unreadable hook, which is left out then.
+func AnnotatedKill(c Status) (KillOptions, error) {
+	o := KillOptions{Grace: new(gracePeriod(c.Annotations))}
+	var err error
+	if o.Hook, err = preStop(c.Annotations); err != nil || o.Hook == nil || o.Hook.HTTPGet == nil {
+		return o, err
 	}
-	return defaultGrace
-}
-
-func preStop(annotations map[string]string) (*corev1.LifecycleHandler, error) {
-	text := annotations[AnnotationPreStop]
-	if text == "" {
-		return nil, nil
-	}
-	hook := &corev1.LifecycleHandler{}
-	if err := json.Unmarshal([]byte(text), hook); err != nil {
-		return nil, fmt.Errorf("parsing annotation %s: %w", AnnotationPreStop, err)
-	}
-	return hook, nil
-}
-
-func runHook(ctx context.Context, rt Runtime, c Status, hook corev1.LifecycleHandler, podIP string, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	switch {
-	case hook.Exec != nil:
-		_, err := rt.Exec(ctx, c.ID, hook.Exec.Command, timeout)
-		return err
-	case hook.HTTPGet != nil:
-		return getHook(ctx, c, *hook.HTTPGet, podIP)
-	case hook.Sleep != nil:
-		timer := time.NewTimer(time.Duration(hook.Sleep.Seconds) * time.Second)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		return nil
-	}
-	return errors.New("the handler is neither exec nor httpGet nor sleep")
-}
-
-func getHook(ctx context.Context, c Status, get corev1.HTTPGetAction, podIP string) error {
-	port, err := hookPort(c, get.Port)
+	o.Ports, err = ports(c.Annotations)
 	if err != nil {
-		return err
+		err = fmt.Errorf("looking for the ports of the hook: %w", err)
 	}
-	host, scheme := get.Host, strings.ToLower(string(get.Scheme))
-	if host == "" {
-		host = podIP
-	}
-	if host == "" {
-		return errors.New("the Pod has no IP")
-	}
-	if scheme == "" {
-		scheme = "http"
-	}
-	url := fmt.Sprintf("%s://%s/%s", scheme, net.JoinHostPort(host, strconv.Itoa(port)), strings.TrimPrefix(get.Path, "/"))
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("making the request: %w", err)
-	}
-	for _, h := range get.HTTPHeaders {
-		request.Header.Add(h.Name, h.Value)
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		return fmt.Errorf("asking the container: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }() // nothing was written
-	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("asking the container: status %s", response.Status)
-	}
-	return nil
-}
-
-// hookPort finds a port by number or by name among those that the kubelet wrote down.
-func hookPort(c Status, port intstr.IntOrString) (int, error) {
-	if port.Type == intstr.Int {
-		return port.IntValue(), nil
-	}
-	if n, err := strconv.Atoi(port.StrVal); err == nil {
-		return n, nil
-	}
-	var ports []corev1.ContainerPort
-	if err := json.Unmarshal([]byte(c.Annotations[AnnotationPorts]), &ports); err != nil {
-		return 0, fmt.Errorf("parsing annotation %s: %w", AnnotationPorts, err)
-	}
-	for _, p := range ports {
-		if p.Name == port.StrVal {
-			return int(p.ContainerPort), nil
-		}
-	}
-	return 0, fmt.Errorf("the container has no port named %q", port.StrVal)
+	return o, err
 }

@@ -3,6 +3,8 @@
 package cri_test
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,10 +15,20 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kruisectl/kruisectl/daemon/cri"
 	"github.com/kruisectl/kruisectl/daemon/cri/fakecri"
 )
+
+// annotatedKill kills the way the kubelet would.
+func annotatedKill(t *testing.T, rt cri.Runtime, c cri.Status, ip string) (hookErr, err error) {
+	t.Helper()
+	o, hookErr := cri.AnnotatedKill(c)
+	o.PodIP = ip
+	runErr, err := cri.Kill(t.Context(), rt, c, o)
+	return errors.Join(hookErr, runErr), err
+}
 
 func TestKill(t *testing.T) {
 	const hookKey = "io.kubernetes.container.preStopHandler"
@@ -28,6 +40,7 @@ func TestKill(t *testing.T) {
 		took        time.Duration
 		hookErr     string
 		exitCode    int32
+		state       cri.State // running when empty
 	}{
 		"without anything the process has 30 s": {
 			stopDelay: time.Hour, calls: []string{"StopContainer c"}, took: 30 * time.Second, exitCode: 137,
@@ -59,9 +72,12 @@ func TestKill(t *testing.T) {
 			annotations: map[string]string{hookKey: `{"sleep":{"seconds":4}}`},
 			calls:       []string{"StopContainer c"}, took: 4 * time.Second,
 		},
-		"without grace there is no hook": {
+		"without grace there is no hook, and the process dies at once": {
 			annotations: map[string]string{hookKey: `{"exec":{"command":["bye","now"]}}`, "io.kubernetes.pod.terminationGracePeriod": "0"},
-			stopDelay:   time.Hour, calls: []string{"StopContainer c"}, took: 2 * time.Second, exitCode: 137,
+			stopDelay:   time.Hour, calls: []string{"StopContainer c"}, exitCode: 137,
+		},
+		"a container that has exited gets no hook": {
+			annotations: map[string]string{hookKey: `{"exec":{"command":["bye","now"]}}`}, state: cri.StateExited, calls: []string{"StopContainer c"},
 		},
 		"a hook of no known kind fails": {
 			annotations: map[string]string{hookKey: `{}`}, calls: []string{"StopContainer c"}, hookErr: "neither exec nor httpGet nor sleep",
@@ -74,10 +90,10 @@ func TestKill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := fakecri.New("containerd")
-				status := cri.Status{Container: cri.Container{ID: "c", State: cri.StateRunning, Annotations: tc.annotations}}
+				status := cri.Status{Container: cri.Container{ID: "c", State: cmp.Or(tc.state, cri.StateRunning), Annotations: tc.annotations}}
 				rt.AddContainer(fakecri.Container{Status: status, StopDelay: tc.stopDelay, Exec: map[string]fakecri.ExecScript{"bye now": tc.exec}})
 				started := time.Now()
-				hookErr, err := cri.Kill(t.Context(), rt, status, "")
+				hookErr, err := annotatedKill(t, rt, status, "")
 				require.NoError(t, err)
 				require.Equal(t, tc.took, time.Since(started))
 				require.Equal(t, tc.calls, rt.Calls())
@@ -113,7 +129,7 @@ func TestKillWithHTTPHook(t *testing.T) {
 			"io.kubernetes.container.ports":          fmt.Sprintf(`[{"name":"web","containerPort":%s}]`, port),
 		}}}
 		rt.AddContainer(fakecri.Container{Status: status})
-		hookErr, err := cri.Kill(t.Context(), rt, status, ip)
+		hookErr, err := annotatedKill(t, rt, status, ip)
 		require.NoError(t, err)
 		return hookErr
 	}
@@ -123,4 +139,20 @@ func TestKillWithHTTPHook(t *testing.T) {
 	require.ErrorContains(t, kill(`{"httpGet":{"path":"/bad","port":"web"}}`, host), "418")
 	require.ErrorContains(t, kill(`{"httpGet":{"path":"/bye","port":"admin"}}`, host), `no port named "admin"`)
 	require.ErrorContains(t, kill(`{"httpGet":{"path":"/bye","port":"web"}}`, ""), "no IP")
+}
+
+// A hook that outlives the grace period is not cut off while the process still stops.
+func TestAnAbandonedHookEndsWithItsContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := fakecri.New("containerd")
+		status := cri.Status{Container: cri.Container{ID: "c", State: cri.StateRunning}}
+		rt.AddContainer(fakecri.Container{Status: status, StopDelay: time.Hour, Exec: map[string]fakecri.ExecScript{"bye": {Delay: 4 * time.Second}}})
+		started := time.Now()
+		hookErr, err := cri.Kill(t.Context(), rt, status, cri.KillOptions{
+			Hook: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"bye"}}}, Grace: new(3 * time.Second),
+		})
+		require.NoError(t, err)
+		require.ErrorIs(t, hookErr, cri.ErrTimedOut)
+		require.Equal(t, 5*time.Second, time.Since(started))
+	})
 }

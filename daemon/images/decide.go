@@ -4,7 +4,9 @@ package images
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -38,8 +40,8 @@ type Task struct {
 
 // Work is what a worker of this process last said of its task.
 type Work struct {
-	Version int64
-	Status  v1beta1.ImageTagStatus
+	Task   Task
+	Status v1beta1.ImageTagStatus
 }
 
 // done reports whether the worker has come to an end.
@@ -49,6 +51,8 @@ func (w Work) done() bool { return w.Status.CompletionTime != nil }
 type Plan struct {
 	Start []Task
 	Stop  []imageref.Ref
+	// Update are tasks under way whose policies, logins or owners have changed.
+	Update []Task
 	// Status is what the NodeImage has to say. Its maps are not shared with the input.
 	Status v1beta1.NodeImageStatus
 }
@@ -57,10 +61,11 @@ type Plan struct {
 // (daemon.md 4.1 and 4.2). A task whose end the NodeImage tells already is not started
 // again, so a restarted agent pulls nothing twice. What a worker of this process has
 // finished counts more than what the NodeImage says: the manager may have failed a task
-// of a node that was cut off.
-func Decide(ni *v1beta1.NodeImage, work map[imageref.Ref]Work) Plan {
+// of a node that was cut off. The first time that all has ended is noted in
+// status.firstSyncStatus, for who waits until a new node has its images.
+func Decide(ni *v1beta1.NodeImage, work map[imageref.Ref]Work, now time.Time) Plan {
 	plan := Plan{Status: v1beta1.NodeImageStatus{FirstSyncStatus: ni.Status.FirstSyncStatus}}
-	wanted := map[imageref.Ref]bool{}
+	wanted, finished := map[imageref.Ref]bool{}, false
 	for _, name := range slices.Sorted(maps.Keys(ni.Spec.Images)) {
 		image := ni.Spec.Images[name]
 		var statuses []v1beta1.ImageTagStatus
@@ -69,10 +74,14 @@ func Decide(ni *v1beta1.NodeImage, work map[imageref.Ref]Work) Plan {
 			wanted[ref] = true
 			reported := reportedStatus(ni, name, tag)
 			running, exists := work[ref]
-			exists = exists && running.Version == tag.Version
+			exists = exists && running.Task.Version == tag.Version
 			switch {
 			case exists && (running.done() || reported == nil || reported.CompletionTime == nil):
 				statuses = append(statuses, running.Status)
+				finished = finished || running.done()
+				if task := newTask(ref, tag, image); !running.done() && !reflect.DeepEqual(running.Task, task) {
+					plan.Update = append(plan.Update, task)
+				}
 			case reported != nil && reported.CompletionTime != nil:
 				// Ended, possibly by the manager while we still pull.
 				statuses = append(statuses, *reported.DeepCopy())
@@ -100,10 +109,26 @@ func Decide(ni *v1beta1.NodeImage, work map[imageref.Ref]Work) Plan {
 			plan.Stop = append(plan.Stop, ref)
 		}
 	}
+	if finished {
+		firstSync(&plan.Status, now)
+	}
 	slices.SortFunc(plan.Stop, func(a, b imageref.Ref) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Tag, b.Tag))
 	})
 	return plan
+}
+
+// firstSync notes the first time that all is done. What another agent has done before this
+// one is too old to note.
+func firstSync(s *v1beta1.NodeImageStatus, now time.Time) {
+	if s.FirstSyncStatus != nil || s.Desired == 0 || s.Succeeded+s.Failed < s.Desired {
+		return
+	}
+	s.FirstSyncStatus = &v1beta1.SyncStatus{SyncAt: *seconds(now), Status: string(v1beta1.ImagePhaseSucceeded)}
+	if s.Failed > 0 {
+		s.FirstSyncStatus.Status = string(v1beta1.ImagePhaseFailed)
+		s.FirstSyncStatus.Message = fmt.Sprintf("%d of %d images failed", s.Failed, s.Desired)
+	}
 }
 
 func tally(status *v1beta1.NodeImageStatus, tags []v1beta1.ImageTagStatus) {

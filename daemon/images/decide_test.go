@@ -38,7 +38,7 @@ func TestDecide(t *testing.T) {
 		return v1beta1.ImageTagStatus{Tag: "1", Phase: phase, Version: version, CompletionTime: completed}
 	}
 	working := func(s v1beta1.ImageTagStatus) map[imageref.Ref]Work {
-		return map[imageref.Ref]Work{ref: {Version: s.Version, Status: s}}
+		return map[imageref.Ref]Work{ref: {Task: task(s.Version)[0], Status: s}}
 	}
 	says := func(counts v1beta1.NodeImageStatus, tags ...v1beta1.ImageTagStatus) v1beta1.NodeImageStatus {
 		if len(tags) > 0 {
@@ -49,6 +49,14 @@ func TestDecide(t *testing.T) {
 	const waiting, pulling, succeeded, failed = v1beta1.ImagePhaseWaiting, v1beta1.ImagePhasePulling, v1beta1.ImagePhaseSucceeded, v1beta1.ImagePhaseFailed
 	counts := func(desired, waiting, pulling, succeeded, failed int32) v1beta1.NodeImageStatus {
 		return v1beta1.NodeImageStatus{Desired: desired, Waiting: waiting, Pulling: pulling, Succeeded: succeeded, Failed: failed}
+	}
+	edited := func(ni *v1beta1.NodeImage, edit func(*v1beta1.ImageTagSpec)) *v1beta1.NodeImage {
+		edit(&ni.Spec.Images["nginx"].Tags[0])
+		return ni
+	}
+	firstSynced := func(s v1beta1.NodeImageStatus, result, message string) v1beta1.NodeImageStatus {
+		s.FirstSyncStatus = &v1beta1.SyncStatus{SyncAt: *end, Status: result, Message: message}
+		return s
 	}
 	cases := map[string]struct {
 		ni   *v1beta1.NodeImage
@@ -79,7 +87,24 @@ func TestDecide(t *testing.T) {
 			Plan{Stop: []imageref.Ref{ref}, Status: says(counts(1, 0, 0, 0, 1), status(failed, 0, end))},
 		},
 		"but not one that has come to its own end": {
-			asking(0, status(failed, 0, end)), working(status(succeeded, 0, end)), Plan{Status: says(counts(1, 0, 0, 1, 0), status(succeeded, 0, end))},
+			asking(0, status(failed, 0, end)), working(status(succeeded, 0, end)),
+			Plan{Status: says(firstSynced(counts(1, 0, 0, 1, 0), "Succeeded", ""), status(succeeded, 0, end))},
+		},
+		"the first end of all tasks is noted, with failures": {
+			asking(0, status(pulling, 0, nil)), working(status(failed, 0, end)),
+			Plan{Status: says(firstSynced(counts(1, 0, 0, 0, 1), "Failed", "1 of 1 images failed"), status(failed, 0, end))},
+		},
+		"a policy that changes under way is handed on": {
+			edited(asking(0), func(s *v1beta1.ImageTagSpec) {
+				s.PullPolicy = &v1beta1.ImageTagPullPolicy{TimeoutSeconds: new(int32(5))}
+			}), working(status(pulling, 0, nil)),
+			Plan{Update: []Task{{Ref: ref, Timeout: 5 * time.Second, Retries: 3}}, Status: says(counts(1, 0, 1, 0, 0), status(pulling, 0, nil))},
+		},
+		"after the end it changes nothing": {
+			edited(asking(0), func(s *v1beta1.ImageTagSpec) {
+				s.PullPolicy = &v1beta1.ImageTagPullPolicy{TimeoutSeconds: new(int32(5))}
+			}), working(status(succeeded, 0, end)),
+			Plan{Status: says(firstSynced(counts(1, 0, 0, 1, 0), "Succeeded", ""), status(succeeded, 0, end))},
 		},
 		"a worker whose task is gone is stopped": {
 			&v1beta1.NodeImage{}, working(status(pulling, 0, nil)), Plan{Stop: []imageref.Ref{ref}},
@@ -87,7 +112,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Decide(tc.ni, tc.work), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(tc.want, Decide(tc.ni, tc.work, end.Time), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("Decide() differs (-want +got):\n%s", diff)
 			}
 		})
@@ -157,12 +182,12 @@ func TestDecideAddsUp(t *testing.T) {
 				}
 				if rapid.Bool().Draw(t, "worked on") {
 					s := drawStatus(t, tag)
-					work[imageref.Ref{Name: name, Tag: tag}] = Work{Version: s.Version, Status: s}
+					work[imageref.Ref{Name: name, Tag: tag}] = Work{Task: Task{Version: s.Version}, Status: s}
 				}
 			}
 			ni.Spec.Images[name], ni.Status.ImageStatuses[name] = image, reported
 		}
-		plan := Decide(ni, work)
+		plan := Decide(ni, work, end.Time)
 		total := 0
 		for name, image := range plan.Status.ImageStatuses {
 			total += len(image.Tags)
@@ -181,9 +206,9 @@ func TestDecideAddsUp(t *testing.T) {
 			delete(work, ref)
 		}
 		for _, task := range plan.Start {
-			work[task.Ref] = Work{Version: task.Version, Status: v1beta1.ImageTagStatus{Tag: task.Ref.Tag, Version: task.Version, Phase: v1beta1.ImagePhaseWaiting}}
+			work[task.Ref] = Work{Task: task, Status: v1beta1.ImageTagStatus{Tag: task.Ref.Tag, Version: task.Version, Phase: v1beta1.ImagePhaseWaiting}}
 		}
-		if again := Decide(ni, work); len(again.Start)+len(again.Stop) > 0 {
+		if again := Decide(ni, work, end.Time); len(again.Start)+len(again.Stop) > 0 {
 			t.Fatalf("a second pass starts %+v and stops %v", again.Start, again.Stop)
 		}
 	})

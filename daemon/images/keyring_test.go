@@ -8,14 +8,18 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -113,7 +117,7 @@ func TestKeyrings(t *testing.T) {
 		k := NewKeyrings(t.Context(), get, "config", nil)
 		k.files = keyring{{"quay.io", cri.Auth{Username: "file"}}}
 		refs := []v1beta1.ReferenceObject{{Namespace: "config", Name: "s"}}
-		lookup := func() []cri.Auth { return k.Lookup(t.Context(), "quay.io/app", refs) }
+		lookup := func() []cri.Auth { return slices.Collect(k.Lookup(t.Context(), "quay.io/app", refs)) }
 
 		require.Equal(t, []cri.Auth{{Username: "ann"}, {Username: "file"}}, lookup(), "secrets come before files")
 		lookup()
@@ -127,15 +131,71 @@ func TestKeyrings(t *testing.T) {
 		time.Sleep(2 * secretAge)
 		require.Equal(t, "cid", lookup()[0].Username, "and after a while")
 
-		failure = errors.New("forbidden")
+		failure = errors.New("connection refused")
 		k.Refresh(refs)
+		reads = 0
+		require.Equal(t, "cid", lookup()[0].Username, "an API server that is away takes no login away")
+		lookup()
+		require.Equal(t, 2, reads, "and is asked again")
+
+		failure = apierrors.NewForbidden(corev1.Resource("secrets"), "s", nil)
 		require.Equal(t, []cri.Auth{{Username: "file"}}, lookup(), "a secret that may not be read is as if it were not there")
+		require.Contains(t, k.Problems(refs), "Secret config/s cannot be used: reading: ", "and the status can say so")
+		lookup()
+		require.Equal(t, 3, reads, "which is remembered")
+
+		failure, answer = nil, &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"a`)}}
+		k.Refresh(refs)
+		require.Equal(t, []cri.Auth{{Username: "file"}}, lookup(), "nor one that is no JSON")
+		require.Contains(t, k.Problems(refs), "invalid JSON")
 
 		reads = 0
 		refs = []v1beta1.ReferenceObject{{Namespace: "kube-system", Name: "s"}}
 		require.Equal(t, []cri.Auth{{Username: "file"}}, lookup())
 		require.Zero(t, reads, "other namespaces are not asked for")
 	})
+}
+
+func TestOneReadServesAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		k := NewKeyrings(t.Context(), func(context.Context, types.NamespacedName) (*corev1.Secret, error) {
+			reads++
+			time.Sleep(time.Minute)
+			return secretOf("ann"), nil
+		}, "config", nil)
+		var group sync.WaitGroup
+		for range 10 {
+			group.Go(func() {
+				found := slices.Collect(k.Lookup(t.Context(), "quay.io/app", []v1beta1.ReferenceObject{{Namespace: "config", Name: "s"}}))
+				assert.Equal(t, []cri.Auth{{Username: "ann"}}, found)
+			})
+		}
+		other := slices.Collect(k.Lookup(t.Context(), "quay.io/app", nil))
+		require.Empty(t, other, "who does not want it does not wait")
+		group.Wait()
+		require.Equal(t, 1, reads)
+	})
+}
+
+// Plugins take seconds: they are asked when the secrets' logins have failed.
+func TestPluginsAreAskedLast(t *testing.T) {
+	asked := 0
+	k := NewKeyrings(t.Context(), func(context.Context, types.NamespacedName) (*corev1.Secret, error) { return secretOf("ann"), nil }, "config", &Plugins{
+		providers: []provider{{Name: "p", MatchImages: []string{"quay.io"}}},
+		run: func(context.Context, provider, string, []byte) ([]byte, error) {
+			asked++
+			return []byte(`{"auth":{"quay.io":{"username":"plugin"}}}`), nil
+		},
+	})
+	for login := range k.Lookup(t.Context(), "quay.io/app", []v1beta1.ReferenceObject{{Namespace: "config", Name: "s"}}) {
+		require.Equal(t, "ann", login.Username)
+		break
+	}
+	require.Zero(t, asked)
+	found := slices.Collect(k.Lookup(t.Context(), "quay.io/app", []v1beta1.ReferenceObject{{Namespace: "config", Name: "s"}}))
+	require.Equal(t, []cri.Auth{{Username: "ann"}, {Username: "plugin"}}, found)
+	require.Equal(t, 1, asked)
 }
 
 func TestReadFiles(t *testing.T) {

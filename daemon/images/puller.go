@@ -9,11 +9,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,20 +50,26 @@ type Store interface {
 // Credentials finds logins for a registry.
 type Credentials interface {
 	// Lookup returns the logins to try in turn for a repository such as
-	// docker.io/library/nginx; none means an anonymous pull.
-	Lookup(ctx context.Context, repository string, secrets []v1beta1.ReferenceObject) []cri.Auth
+	// docker.io/library/nginx; none means an anonymous pull. Each is looked for when its
+	// turn comes.
+	Lookup(ctx context.Context, repository string, secrets []v1beta1.ReferenceObject) iter.Seq[cri.Auth]
+	// Problems says why secrets have no logins, for people; empty when they have.
+	Problems(secrets []v1beta1.ReferenceObject) string
 	// Refresh forgets what is remembered of secrets, before a retry.
 	Refresh(secrets []v1beta1.ReferenceObject)
 }
 
 // Options are what the agent's main decides.
 type Options struct {
-	Store       Store
-	Runtime     cri.Runtime
+	Store Store
+	// Runtime is the runtime that pulls now.
+	Runtime     func() cri.Runtime
 	Credentials Credentials
 	Events      record.EventRecorder
 	// MaxWorkers bounds concurrent pulls on the node; 0 or less is no bound.
 	MaxWorkers int
+	// MaxPerRegistry bounds concurrent pulls from one registry; 0 or less is no bound.
+	MaxPerRegistry int
 	// Synced reports whether the cache behind Store has been filled.
 	Synced func() bool
 	// Metrics may be nil.
@@ -73,7 +79,7 @@ type Options struct {
 // Puller is the worker that pulls images. Create it with New.
 type Puller struct {
 	o     Options
-	slots *semaphore.Weighted // nil: no bound
+	slots *slots
 	list  imageList
 	wake  chan struct{}
 	group sync.WaitGroup
@@ -89,17 +95,14 @@ type Puller struct {
 
 // New returns a Puller that does nothing before Run.
 func New(o Options) *Puller {
-	p := &Puller{
+	return &Puller{
 		o:       o,
+		slots:   newSlots(o.MaxWorkers, o.MaxPerRegistry),
 		list:    imageList{runtime: o.Runtime},
 		wake:    make(chan struct{}, 1),
 		tasks:   map[imageref.Ref]*worker{},
 		limiter: rate.NewLimiter(writesPerSecond, burst),
 	}
-	if o.MaxWorkers > 0 {
-		p.slots = semaphore.NewWeighted(int64(o.MaxWorkers))
-	}
-	return p
 }
 
 // Name identifies the worker in logs and health checks.
@@ -179,9 +182,12 @@ func (p *Puller) look(ctx context.Context) (time.Duration, error) {
 		// The cache does not show our own write yet. Its event wakes us.
 		return firstRetry, nil
 	}
-	plan := Decide(ni, p.work())
+	plan := Decide(ni, p.work(), time.Now())
 	for _, ref := range plan.Stop {
 		p.stop(ref)
+	}
+	for _, task := range plan.Update {
+		p.update(task)
 	}
 	for _, task := range plan.Start {
 		p.start(ctx, ni, task)
@@ -229,7 +235,7 @@ func (p *Puller) work() map[imageref.Ref]Work {
 	defer p.mu.Unlock()
 	work := make(map[imageref.Ref]Work, len(p.tasks))
 	for ref, w := range p.tasks {
-		work[ref] = Work{Version: w.task.Version, Status: w.status}
+		work[ref] = Work{Task: w.task, Status: w.status}
 	}
 	return work
 }
@@ -243,6 +249,15 @@ func (p *Puller) stop(ref imageref.Ref) {
 	}
 }
 
+// update tells a worker what its task says now.
+func (p *Puller) update(task Task) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.tasks[task.Ref]; w != nil {
+		w.task = task
+	}
+}
+
 func (p *Puller) start(ctx context.Context, ni *v1beta1.NodeImage, task Task) {
 	p.stop(task.Ref)
 	ctx, cancel := context.WithCancel(ctx)
@@ -252,7 +267,7 @@ func (p *Puller) start(ctx context.Context, ni *v1beta1.NodeImage, task Task) {
 	p.mu.Unlock()
 	p.group.Go(func() {
 		defer cancel()
-		w.run(ctx)
+		w.safely(ctx)
 	})
 }
 
@@ -260,7 +275,7 @@ func (p *Puller) start(ctx context.Context, ni *v1beta1.NodeImage, task Task) {
 func (p *Puller) publish(w *worker, status v1beta1.ImageTagStatus) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.tasks[w.task.Ref] != w {
+	if p.tasks[w.ref] != w {
 		return false
 	}
 	w.status = status

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"sync"
@@ -132,12 +133,14 @@ func (m *memory) status(tag string) v1beta1.ImageTagStatus {
 type logins struct {
 	auths     []cri.Auth
 	refreshes atomic.Int32
+	problems  string
 }
 
-func (l *logins) Lookup(context.Context, string, []v1beta1.ReferenceObject) []cri.Auth {
-	return l.auths
+func (l *logins) Lookup(context.Context, string, []v1beta1.ReferenceObject) iter.Seq[cri.Auth] {
+	return slices.Values(l.auths)
 }
-func (l *logins) Refresh([]v1beta1.ReferenceObject) { l.refreshes.Add(1) }
+func (l *logins) Problems([]v1beta1.ReferenceObject) string { return l.problems }
+func (l *logins) Refresh([]v1beta1.ReferenceObject)         { l.refreshes.Add(1) }
 
 // rig is a Puller with everything it needs, running in synthetic time.
 type rig struct {
@@ -152,7 +155,7 @@ type rig struct {
 func start(t *testing.T, maxWorkers int) *rig {
 	t.Helper()
 	r := &rig{store: &memory{}, runtime: fakecri.New("containerd"), logins: &logins{}, events: record.NewFakeRecorder(100)}
-	r.puller = New(Options{Store: r.store, Runtime: r.runtime, Credentials: r.logins, Events: r.events, MaxWorkers: maxWorkers})
+	r.puller = New(Options{Store: r.store, Runtime: func() cri.Runtime { return r.runtime }, Credentials: r.logins, Events: r.events, MaxWorkers: maxWorkers})
 	r.store.onChange = r.puller.Wake
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -275,13 +278,87 @@ func TestPuller(t *testing.T) {
 			require.Equal(t, 70*time.Second, s.CompletionTime.Sub(s.StartTime.Time))
 			require.Equal(t, 2, r.runtime.CallsOf("PullImage"))
 		},
-		"a runtime that is away is waited for": func(t *testing.T, r *rig) {
+		"a runtime that is away is waited for, however long": func(t *testing.T, r *rig) {
 			r.runtime.SetDown(true)
-			r.ask(tagSpec("1", nil))
-			after(1500 * time.Millisecond)
+			r.ask(tagSpec("1", func(s *v1beta1.ImageTagSpec) { s.PullPolicy.BackoffLimit = new(int32(0)) }))
+			after(time.Hour)
+			s := r.store.status("1")
+			require.Equal(t, v1beta1.ImagePhasePulling, s.Phase)
+			require.Contains(t, s.Message, "waiting for the container runtime")
+			require.LessOrEqual(t, r.store.writeCount(), 2, "and told once")
 			r.runtime.SetDown(false)
 			after(10 * time.Second)
 			require.Equal(t, v1beta1.ImagePhaseSucceeded, r.store.status("1").Phase)
+			require.Empty(t, r.store.status("1").Message)
+			require.Equal(t, 1, r.runtime.CallsOf("PullImage"), "no attempt was used up")
+		},
+		"but not beyond the deadline": func(t *testing.T, r *rig) {
+			r.runtime.SetDown(true)
+			r.ask(tagSpec("1", func(s *v1beta1.ImageTagSpec) { s.PullPolicy.ActiveDeadlineSeconds = new(int64(90)) }))
+			after(100 * time.Second)
+			require.Equal(t, v1beta1.ImagePhaseFailed, r.store.status("1").Phase)
+			require.Contains(t, r.store.status("1").Message, "pulling exceeds the activeDeadlineSeconds")
+		},
+		"attempts that a restart of the runtime breaks off do not count": func(t *testing.T, r *rig) {
+			r.runtime.Inject(fakecri.Fault{Call: "PullImage", Times: 3, Delay: time.Second, Err: fakecri.ErrUnavailable})
+			r.ask(tagSpec("1", func(s *v1beta1.ImageTagSpec) { s.PullPolicy.BackoffLimit = new(int32(0)) }))
+			after(time.Minute)
+			require.Equal(t, v1beta1.ImagePhaseSucceeded, r.store.status("1").Phase)
+			require.Equal(t, 4, r.runtime.CallsOf("PullImage"))
+		},
+		"an image that brings the runtime down is given up": func(t *testing.T, r *rig) {
+			r.runtime.Inject(fakecri.Fault{Call: "PullImage", Err: fakecri.ErrUnavailable})
+			r.ask(tagSpec("1", func(s *v1beta1.ImageTagSpec) { s.PullPolicy.BackoffLimit = new(int32(1)) }))
+			after(10 * time.Minute)
+			require.Equal(t, v1beta1.ImagePhaseFailed, r.store.status("1").Phase)
+			require.Equal(t, 7, r.runtime.CallsOf("PullImage"), "5 that do not count and 2 that do")
+		},
+		"a retry says why, and the last error stays": func(t *testing.T, r *rig) {
+			r.runtime.Script("nginx:1", fakecri.PullScript{Latency: 10 * time.Second, Err: errors.New("429 Too Many Requests")})
+			r.ask(tagSpec("1", nil))
+			after(12 * time.Second)
+			require.Equal(t, v1beta1.ImagePhasePulling, r.store.status("1").Phase)
+			require.Equal(t, "attempt 1 of 3 failed, the next one in 1s: registry docker.io limits how much this node may pull (HTTP 429): 429 Too Many Requests", r.store.status("1").Message)
+			after(time.Minute)
+			require.Equal(t, v1beta1.ImagePhaseFailed, r.store.status("1").Phase)
+			require.Equal(t, "registry docker.io limits how much this node may pull (HTTP 429): 429 Too Many Requests", r.store.status("1").Message)
+		},
+		"quick retries are not worth a write each": func(t *testing.T, r *rig) {
+			r.runtime.Script("nginx:1", fakecri.PullScript{Failures: 2})
+			r.ask(tagSpec("1", nil))
+			after(time.Minute)
+			require.Equal(t, []string{"Pulling", "Succeeded"}, r.store.told())
+		},
+		"a login that is refused because its secret is missing says so": func(t *testing.T, r *rig) {
+			r.logins.problems = "Secret config/s cannot be used: not found"
+			r.runtime.Script("nginx:1", fakecri.PullScript{Auth: &cri.Auth{Username: "ann"}})
+			r.ask(tagSpec("1", nil))
+			after(time.Minute)
+			require.Contains(t, r.store.status("1").Message, "; Secret config/s cannot be used: not found")
+		},
+		"a longer timeout and more retries count for a pull under way": func(t *testing.T, r *rig) {
+			r.runtime.Script("nginx:1", fakecri.PullScript{Latency: 90 * time.Second})
+			r.ask(tagSpec("1", nil))
+			after(5 * time.Second)
+			r.ask(tagSpec("1", func(s *v1beta1.ImageTagSpec) { s.PullPolicy.TimeoutSeconds = new(int32(100)) }))
+			after(3 * time.Minute)
+			require.Equal(t, v1beta1.ImagePhaseSucceeded, r.store.status("1").Phase)
+			require.Equal(t, 2, r.runtime.CallsOf("PullImage"), "from the next attempt on")
+		},
+		"a panic fails the task and nothing else": func(t *testing.T, r *rig) {
+			r.puller.o.Runtime = func() cri.Runtime { panic("odd answer") }
+			r.ask(tagSpec("1", func(s *v1beta1.ImageTagSpec) { s.ImagePullPolicy = v1beta1.PullAlways }))
+			after(5 * time.Second)
+			require.Equal(t, v1beta1.ImagePhaseFailed, r.store.status("1").Phase)
+			require.Equal(t, "internal error of the node agent: odd answer", r.store.status("1").Message)
+		},
+		"at rest nothing is asked and nothing written": func(t *testing.T, r *rig) {
+			r.ask(tagSpec("1", nil))
+			after(5 * time.Second)
+			calls, writes := len(r.runtime.Calls()), r.store.writeCount()
+			after(48 * time.Hour)
+			require.Len(t, r.runtime.Calls(), calls)
+			require.Equal(t, writes, r.store.writeCount())
 		},
 		"all logins are tried, and no anonymous pull after them": func(t *testing.T, r *rig) {
 			r.logins.auths = []cri.Auth{{Username: "wrong"}, {Username: "right"}}
@@ -400,6 +477,37 @@ func TestPullerHoldsTheLimit(t *testing.T) {
 		after(30 * time.Second)
 		require.Equal(t, 2, r.runtime.MaxConcurrentPulls())
 		require.EqualValues(t, 6, r.store.counts().Succeeded)
+	})
+}
+
+// A pull that waits for its retry does not keep others from pulling.
+func TestASlotIsFreeBetweenAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, 1)
+		defer r.stop()
+		r.runtime.Script("nginx:1", fakecri.PullScript{Failures: -1})
+		r.runtime.Script("nginx:2", fakecri.PullScript{Latency: 500 * time.Millisecond})
+		r.ask(tagSpec("1", func(s *v1beta1.ImageTagSpec) { s.PullPolicy.BackoffLimit = new(int32(10)) }), tagSpec("2", nil))
+		after(3 * time.Second)
+		require.Equal(t, v1beta1.ImagePhaseSucceeded, r.store.status("2").Phase)
+		require.Equal(t, v1beta1.ImagePhasePulling, r.store.status("1").Phase)
+		require.Equal(t, 1, r.runtime.MaxConcurrentPulls())
+	})
+}
+
+// Tasks that are stopped while they wait are not started, and no word of them is told.
+func TestATaskCanceledInTheQueueNeverPulls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, 1)
+		defer r.stop()
+		r.runtime.Script("nginx:1", fakecri.PullScript{Latency: 30 * time.Second})
+		r.ask(tagSpec("1", nil), tagSpec("2", nil), tagSpec("3", nil))
+		after(5 * time.Second)
+		r.ask(tagSpec("1", nil), tagSpec("2", func(s *v1beta1.ImageTagSpec) { s.Version = 1 }))
+		after(time.Minute)
+		require.Zero(t, r.runtime.CallsOf("PullImage nginx:3"))
+		require.Equal(t, 1, r.runtime.CallsOf("PullImage nginx:2"))
+		require.EqualValues(t, 1, r.store.status("2").Version)
 	})
 }
 

@@ -21,7 +21,7 @@ func TestTakeover(t *testing.T) {
 	require.NoError(t, yaml.UnmarshalStrict(data, &list))
 	require.Len(t, list.Items, 3)
 	for i := range list.Items {
-		if diff := cmp.Diff(Plan{Status: list.Items[i].Status}, Decide(&list.Items[i], nil)); diff != "" {
+		if diff := cmp.Diff(Plan{Status: list.Items[i].Status}, Decide(&list.Items[i], nil, end.Time)); diff != "" {
 			t.Errorf("%s: Decide() differs (-want +got):\n%s", list.Items[i].Name, diff)
 		}
 	}

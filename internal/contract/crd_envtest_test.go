@@ -35,6 +35,10 @@ func converter(t *testing.T) http.Handler {
 			conversion.NewSpokeConverter(&v1alpha1.StatefulSet{}, v1alpha1.StatefulSetFromHub, v1alpha1.StatefulSetToHub)),
 		"ImagePullJob": conversion.NewHubSpokeConverter(&v1beta1.ImagePullJob{},
 			conversion.NewSpokeConverter(&v1alpha1.ImagePullJob{}, v1alpha1.ImagePullJobFromHub, v1alpha1.ImagePullJobToHub)),
+		"ContainerRecreateRequest": conversion.NewHubSpokeConverter(&v1beta1.ContainerRecreateRequest{},
+			conversion.NewSpokeConverter(&v1alpha1.ContainerRecreateRequest{}, v1alpha1.ContainerRecreateRequestFromHub, v1alpha1.ContainerRecreateRequestToHub)),
+		"ImageListPullJob": conversion.NewHubSpokeConverter(&v1beta1.ImageListPullJob{},
+			conversion.NewSpokeConverter(&v1alpha1.ImageListPullJob{}, v1alpha1.ImageListPullJobFromHub, v1alpha1.ImageListPullJobToHub)),
 		"NodeImage": conversion.NewHubSpokeConverter(&v1beta1.NodeImage{},
 			conversion.NewSpokeConverter(&v1alpha1.NodeImage{}, v1alpha1.NodeImageFromHub, v1alpha1.NodeImageToHub)),
 	} {

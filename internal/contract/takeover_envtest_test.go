@@ -25,7 +25,7 @@ func TestSchemaAcceptsWhatOpenKruiseStored(t *testing.T) {
 	c := apitest.NewClient(t, apitest.Start(t, apitest.WithConversion(converter(t))))
 	files, err := filepath.Glob("../../apis/testdata/openkruise-1.9/*/*.yaml")
 	require.NoError(t, err)
-	require.Len(t, files, 15)
+	require.Len(t, files, 24)
 	seen := map[string]bool{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)

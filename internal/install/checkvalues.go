@@ -125,7 +125,7 @@ func (v Values) checkPorts(bad func(key, format string, args ...any)) {
 		}
 		seen[p.port] = p.key
 	}
-	if v.Daemon.Port < 1 || v.Daemon.Port > 65535 {
-		bad("daemon.port", "%d is not a port, use 1 to 65535", v.Daemon.Port)
+	if v.Daemon.Port < 1024 || v.Daemon.Port > 65535 {
+		bad("daemon.port", "%d is not a port that the daemon may listen on, use 1024 to 65535", v.Daemon.Port)
 	}
 }

@@ -333,7 +333,7 @@ func TestRenderParts(t *testing.T) {
 	t.Run("only CRDs", func(t *testing.T) {
 		m := render(t, defaults(t, ProfileDefault, "crds.only=true"))
 		require.Equal(t, []string{"CustomResourceDefinition"}, kinds(m))
-		require.Len(t, m.Objects, 5)
+		require.Len(t, m.Objects, 9)
 	})
 	t.Run("no CRDs", func(t *testing.T) {
 		require.NotContains(t, kinds(render(t, defaults(t, ProfileDefault, "crds.managed=false"))), "CustomResourceDefinition")

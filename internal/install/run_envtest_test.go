@@ -260,11 +260,12 @@ func TestRunPrunes(t *testing.T) {
 	}
 	slices.Sort(pruned)
 	require.Equal(t, []string{
-		"ClusterRole/kruise-daemon-role", "ClusterRoleBinding/kruise-daemon-rolebinding",
+		"ClusterRole/kruise-daemon-role", "ClusterRole/kruise-manager-secret-role",
+		"ClusterRoleBinding/kruise-daemon-rolebinding", "ClusterRoleBinding/kruise-manager-secret-rolebinding",
 		"DaemonSet/kruise-system/kruise-daemon", "PodDisruptionBudget/kruise-system/kruise-controller-manager",
-		"Role/kruise-daemon-config/kruise-daemon-secret-role", "RoleBinding/kruise-daemon-config/kruise-daemon-secret-rolebinding",
-		"ServiceAccount/kruise-system/kruise-daemon",
-		"ValidatingAdmissionPolicy/kruise-daemon-own-node", "ValidatingAdmissionPolicyBinding/kruise-daemon-own-node",
+		"Role/kruise-daemon-config/kruise-daemon-secret-role", "Role/kruise-daemon-config/kruise-manager-secret-role",
+		"RoleBinding/kruise-daemon-config/kruise-daemon-secret-rolebinding", "RoleBinding/kruise-daemon-config/kruise-manager-secret-rolebinding",
+		"ServiceAccount/kruise-system/kruise-daemon", "ValidatingAdmissionPolicy/kruise-daemon-own-node", "ValidatingAdmissionPolicyBinding/kruise-daemon-own-node",
 	}, pruned)
 	for _, e := range res.Pruned {
 		live, err := c.live(ctx, e.object())

@@ -6,10 +6,10 @@
 package pullsecret
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -113,6 +113,9 @@ func pick(s Snapshot) map[string]*corev1.Secret {
 		if namespace != s.Job.Namespace || !slices.Contains(s.Wanted, name) {
 			continue
 		}
+		if src := s.Sources[name]; src != nil && src.Type != secret.Type {
+			continue // the source was made anew; the type of a secret cannot be changed
+		}
 		if best := picked[source]; best == nil || !references(best).has(s.Job) && references(secret).has(s.Job) {
 			picked[source] = secret
 		}
@@ -148,7 +151,7 @@ func (p *Plan) claim(s Snapshot, name string, existing *corev1.Secret) {
 		return
 	}
 	p.References = append(p.References, referenceTo(existing))
-	if references(existing).has(s.Job) && reflect.DeepEqual(existing.Data, source.Data) {
+	if references(existing).has(s.Job) && maps.EqualFunc(existing.Data, source.Data, bytes.Equal) {
 		return
 	}
 	changed := existing.DeepCopy()
@@ -157,11 +160,11 @@ func (p *Plan) claim(s Snapshot, name string, existing *corev1.Secret) {
 	p.Update = append(p.Update, changed)
 }
 
-// newCopy names the copy after a hash of the source, so that two passes that do not see
-// each other's work create the same object and the second one notices.
+// newCopy names the copy after a hash of the source and its type, so that two passes that do
+// not see each other's work create the same object and the second one notices.
 func newCopy(namespace string, source *corev1.Secret, job types.NamespacedName) *corev1.Secret {
 	key := sourceKey(source.Namespace, source.Name)
-	hash := sha256.Sum256([]byte(key))
+	hash := sha256.Sum256([]byte(key + "\x00" + string(source.Type)))
 	annotations := map[string]string{}
 	maps.Copy(annotations, source.Annotations)
 	delete(annotations, corev1.LastAppliedConfigAnnotation)

@@ -41,7 +41,7 @@ func copyOf(name, data, references string) *corev1.Secret {
 }
 
 func TestDecide(t *testing.T) {
-	created := copyOf("login-00398a", "x", "shop/pull")
+	created := copyOf("login-b9aa03", "x", "shop/pull")
 	created.Labels, created.Annotations["note"] = map[string]string{"team": "a"}, "b"
 	ref := func(name string) []v1beta1.ReferenceObject {
 		return []v1beta1.ReferenceObject{{Namespace: "config", Name: name, Mode: "batch"}}
@@ -50,14 +50,22 @@ func TestDecide(t *testing.T) {
 	foreign.Annotations = nil
 	deleting := copyOf("login-1", "x", "shop/pull")
 	deleting.DeletionTimestamp = &metav1.Time{}
+	otherType := copyOf("login-1", "x", "shop/pull,shop/zoo")
+	otherType.Type = corev1.SecretTypeDockercfg
+	left := copyOf("login-1", "x", "shop/zoo")
+	left.Type = corev1.SecretTypeDockercfg
 	cases := map[string]struct {
 		snap Snapshot
 		want Plan
 	}{
+		"a source that was made anew with another type is copied anew": {
+			Snapshot{Wanted: []string{"login"}, Sources: source("x"), Copies: []*corev1.Secret{otherType}},
+			Plan{Create: []*corev1.Secret{created}, Update: []*corev1.Secret{left}, References: ref("login-b9aa03")},
+		},
 		"a job without secrets wants nothing": {Snapshot{}, Plan{}},
 		"a wanted secret is copied with what it carries": {
 			Snapshot{Wanted: []string{"login"}, Sources: source("x"), Copies: []*corev1.Secret{foreign}},
-			Plan{Create: []*corev1.Secret{created}, References: ref("login-00398a")},
+			Plan{Create: []*corev1.Secret{created}, References: ref("login-b9aa03")},
 		},
 		"a secret that does not exist is skipped": {
 			Snapshot{Wanted: []string{"login", "other"}, Sources: source("x"), Copies: []*corev1.Secret{copyOf("login-1", "x", "shop/pull")}},
@@ -89,7 +97,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a copy that is being deleted does not count": {
 			Snapshot{Wanted: []string{"login"}, Sources: source("x"), Copies: []*corev1.Secret{deleting}},
-			Plan{Create: []*corev1.Secret{created}, References: ref("login-00398a")},
+			Plan{Create: []*corev1.Secret{created}, References: ref("login-b9aa03")},
 		},
 		"a copy that nobody else uses is deleted": {
 			Snapshot{Released: true, Wanted: []string{"login"}, Copies: []*corev1.Secret{copyOf("login-1", "x", "shop/pull")}},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +24,8 @@ type Syncer struct {
 	Client client.Client
 	// Copies reads whole secrets of Namespace, from a cache of that namespace alone.
 	Copies client.Reader
-	// Live reads single secrets from the API server: the data of all secrets of a cluster
-	// is not for keeping in memory.
+	// Live reads single secrets, and those of Namespace, from the API server: the data of all
+	// secrets of a cluster is not for keeping in memory.
 	Live client.Reader
 	// Namespace holds the copies.
 	Namespace string
@@ -47,7 +48,7 @@ func (s *Syncer) Sync(ctx context.Context, job types.NamespacedName, wanted []st
 	}
 	snap := Snapshot{Namespace: s.Namespace, Job: job, Wanted: wanted}
 	if job.Namespace != s.Namespace {
-		copies, err := s.copies(ctx)
+		copies, err := s.copies(ctx, s.Copies)
 		if err != nil {
 			return Result{}, err
 		}
@@ -70,9 +71,10 @@ func (s *Syncer) Sync(ctx context.Context, job types.NamespacedName, wanted []st
 }
 
 // Release takes a finished or deleted job off all copies and deletes those that no job
-// wants any more. It needs no namespace to exist: what is gone is released.
+// wants any more. It needs no namespace to exist: what is gone is released. It asks the API
+// server: nobody looks for copies that the cache does not show yet again.
 func (s *Syncer) Release(ctx context.Context, job types.NamespacedName) error {
-	copies, err := s.copies(ctx)
+	copies, err := s.copies(ctx, s.Live)
 	if err != nil {
 		return err
 	}
@@ -80,9 +82,16 @@ func (s *Syncer) Release(ctx context.Context, job types.NamespacedName) error {
 	return s.act(ctx, plan, job)
 }
 
-func (s *Syncer) copies(ctx context.Context) ([]*corev1.Secret, error) {
+// Used reports whether a copy in the cache names job.
+func (s *Syncer) Used(ctx context.Context, job types.NamespacedName) (bool, error) {
+	copies, err := s.copies(ctx, s.Copies)
+	return slices.ContainsFunc(copies, func(c *corev1.Secret) bool { return references(c).has(job) }), err
+}
+
+// copies lists the secrets of Namespace. They are read-only.
+func (s *Syncer) copies(ctx context.Context, from client.Reader) ([]*corev1.Secret, error) {
 	var list corev1.SecretList
-	if err := s.Copies.List(ctx, &list, client.InNamespace(s.Namespace)); err != nil {
+	if err := from.List(ctx, &list, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Secrets of namespace %s: %w", s.Namespace, err)
 	}
 	copies := make([]*corev1.Secret, 0, len(list.Items))

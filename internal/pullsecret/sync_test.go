@@ -76,7 +76,29 @@ func TestReleaseDoesNotDeleteWhatAnotherJobHasJustJoined(t *testing.T) {
 	joined := seen.DeepCopy()
 	joined.Annotations[ReferencesAnnotation] += ",shop/zoo"
 	require.NoError(t, c.Update(t.Context(), joined))
-	err = (&Syncer{Client: c, Copies: stale, Live: c, Namespace: "config"}).Release(t.Context(), job)
+	err = (&Syncer{Client: c, Copies: stale, Live: stale, Namespace: "config"}).Release(t.Context(), job)
 	require.True(t, apierrors.IsConflict(err), "got %v", err)
 	require.Len(t, list(t, c), 1)
+}
+
+func TestReleaseFindsACopyThatTheCacheDoesNotShow(t *testing.T) {
+	c := newClient(source("x")["login"])
+	s := &Syncer{Client: c, Copies: newClient(), Live: c, Namespace: "config"}
+	_, err := s.Sync(t.Context(), job, []string{"login"})
+	require.NoError(t, err)
+	require.NoError(t, s.Release(t.Context(), job))
+	require.Empty(t, list(t, c))
+}
+
+func TestUsed(t *testing.T) {
+	c := newClient(copyOf("login-1", "x", "shop/pull,shop/zoo"))
+	s := &Syncer{Client: c, Copies: c, Live: c, Namespace: "config"}
+	used, err := s.Used(t.Context(), job)
+	require.NoError(t, err)
+	require.True(t, used)
+	other := job
+	other.Name = "pul"
+	used, err = s.Used(t.Context(), other)
+	require.NoError(t, err)
+	require.False(t, used)
 }

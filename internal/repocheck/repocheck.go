@@ -189,7 +189,7 @@ func checkImports(f File, report func(string, ...any)) {
 			}
 			continue
 		}
-		if anyPrefix(rule.Never, i.Path) {
+		if anyPrefix(rule.Never, i.Path) && !slices.Contains(rule.But, i.Path) {
 			report("imports %s: %s", i.Path, rule.Why)
 		}
 		if len(rule.Only) > 0 && !standard(i.Path) && !anyPrefix(rule.Only, i.Path) {

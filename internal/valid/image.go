@@ -24,18 +24,32 @@ func ImagePullJob(job *v1beta1.ImagePullJob) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := imageReference(job.Spec.Image, spec.Child("image"))
 	errs = append(errs, imagePullJobTemplate(&job.Spec.ImagePullJobTemplate, spec)...)
-	c, p := job.Spec.CompletionPolicy, job.Spec.PullPolicy
-	if c.Type != v1beta1.Never && c.ActiveDeadlineSeconds != nil && p != nil && p.TimeoutSeconds != nil &&
-		*c.ActiveDeadlineSeconds < int64(*p.TimeoutSeconds) {
-		errs = append(errs, field.Invalid(spec.Child("completionPolicy", "activeDeadlineSeconds"), *c.ActiveDeadlineSeconds,
-			fmt.Sprintf("must be at least pullPolicy.timeoutSeconds (%d), or the job ends before its first pull may; raise it or lower the timeout", *p.TimeoutSeconds)))
+	if deadline, timeout, early := endsEarly(&job.Spec.ImagePullJobTemplate); early {
+		errs = append(errs, field.Invalid(spec.Child("completionPolicy", "activeDeadlineSeconds"), deadline,
+			fmt.Sprintf("must be at least pullPolicy.timeoutSeconds (%d), or the job ends before its first pull may; raise it or lower the timeout", timeout)))
 	}
 	return errs
 }
 
-// ImagePullJobUpdate returns why an update must be denied with 403, nil when it may go ahead;
-// the faults of the new object are a matter of ImagePullJob.
-func ImagePullJobUpdate(old, job *v1beta1.ImagePullJob) *field.Error {
+// endsEarly reports whether a job ends before the time of one attempt is over.
+func endsEarly(t *v1beta1.ImagePullJobTemplate) (deadline int64, timeout int32, early bool) {
+	c, p := t.CompletionPolicy, t.PullPolicy
+	if c.Type == v1beta1.Never || c.ActiveDeadlineSeconds == nil || p == nil || p.TimeoutSeconds == nil {
+		return 0, 0, false
+	}
+	return *c.ActiveDeadlineSeconds, *p.TimeoutSeconds, *c.ActiveDeadlineSeconds < int64(*p.TimeoutSeconds)
+}
+
+// ImagePullJobUpdate returns the faults of an UPDATE: those that ImagePullJob finds, less the ones
+// that the stored object has already.
+func ImagePullJobUpdate(old, job *v1beta1.ImagePullJob) field.ErrorList {
+	stored := old.DeepCopy()
+	v1beta1.SetDefaultsImagePullJob(stored)
+	return newFaults(ImagePullJob(stored), ImagePullJob(job))
+}
+
+// ImagePullJobDenial returns why an update must be denied with 403, nil when it may go ahead.
+func ImagePullJobDenial(old, job *v1beta1.ImagePullJob) *field.Error {
 	if slices.Equal(old.Spec.PullSecrets, job.Spec.PullSecrets) {
 		return nil
 	}
@@ -100,10 +114,22 @@ func completion(c v1beta1.CompletionPolicy, path *field.Path) field.ErrorList {
 
 // NodeImage returns the faults of a defaulted NodeImage (images.md 5).
 func NodeImage(ni *v1beta1.NodeImage) field.ErrorList {
+	return nodeImage(ni, MaxNodeImages)
+}
+
+// NodeImageUpdate returns the faults of an UPDATE: those that NodeImage finds, less the ones that
+// the stored object has already. A list that is too long may still become shorter.
+func NodeImageUpdate(old, ni *v1beta1.NodeImage) field.ErrorList {
+	return newFaults(nodeImage(old, len(old.Spec.Images)), nodeImage(ni, max(MaxNodeImages, len(old.Spec.Images))))
+}
+
+func nodeImage(ni *v1beta1.NodeImage, limit int) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "images")
-	if n := len(ni.Spec.Images); n > MaxNodeImages {
-		errs = append(errs, field.TooMany(path, n, MaxNodeImages))
+	if n := len(ni.Spec.Images); n > limit {
+		fault := field.TooMany(path, n, MaxNodeImages)
+		fault.Detail += "; a node works on no more at a time: wait until other jobs are done, or delete some, or shorten their ttlSecondsAfterFinished"
+		errs = append(errs, fault)
 	}
 	for _, name := range slices.Sorted(maps.Keys(ni.Spec.Images)) {
 		at := path.Key(name)

@@ -74,9 +74,9 @@ func TestPullSecretsAreImmutable(t *testing.T) {
 	secrets := func(names ...string) *v1beta1.ImagePullJob {
 		return pull(func(j *v1beta1.ImagePullJob) { j.Spec.PullSecrets = names })
 	}
-	require.Nil(t, valid.ImagePullJobUpdate(secrets("a"), secrets("a")))
-	require.Nil(t, valid.ImagePullJobUpdate(pull(), pull(func(j *v1beta1.ImagePullJob) { j.Spec.Image = "nginx:1.28" })))
-	require.ErrorContains(t, valid.ImagePullJobUpdate(secrets("a"), secrets("b")), "spec.pullSecrets is immutable")
+	require.Nil(t, valid.ImagePullJobDenial(secrets("a"), secrets("a")))
+	require.Nil(t, valid.ImagePullJobDenial(pull(), pull(func(j *v1beta1.ImagePullJob) { j.Spec.Image = "nginx:1.28" })))
+	require.ErrorContains(t, valid.ImagePullJobDenial(secrets("a"), secrets("b")), "spec.pullSecrets is immutable")
 }
 
 func TestNodeImage(t *testing.T) {

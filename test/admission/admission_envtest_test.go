@@ -8,10 +8,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,11 +32,13 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/apitest"
-	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/manifests"
-	"github.com/kruisectl/kruisectl/webhook/admit"
 	"github.com/kruisectl/kruisectl/webhook/cloneset"
+	"github.com/kruisectl/kruisectl/webhook/containerrecreaterequest"
 	"github.com/kruisectl/kruisectl/webhook/daemonset"
+	"github.com/kruisectl/kruisectl/webhook/imagelistpulljob"
+	"github.com/kruisectl/kruisectl/webhook/imagepulljob"
+	"github.com/kruisectl/kruisectl/webhook/nodeimage"
 	"github.com/kruisectl/kruisectl/webhook/statefulset"
 )
 
@@ -46,17 +48,17 @@ type mode struct {
 	schema   bool // the CRDs have our rules
 }
 
-// refused says at which field r is refused; not at all when ok is false.
-func (m mode) refused(r row) (path string, ok bool) {
+// refused says at which field, and with which status, r is refused; not at all when code is 0.
+func (m mode) refused(r row, k kind) (path string, code int32) {
 	switch {
-	case m.schema && r.CEL: // the API server checks the schema before it asks validating webhooks
-		return r.celPath(), true
+	case m.webhooks && k.resolved: // the API server asks mutating webhooks before it checks the schema
+		return r.Path, k.code
+	case m.schema && (r.CEL || m.webhooks && r.Defaulted), r.Required: // and the schema before it asks validating ones
+		return r.celPath(), http.StatusUnprocessableEntity
 	case m.webhooks:
-		return r.Path, true
-	case r.Path == "spec.selector" && r.Old == nil && r.Spec["selector"] == nil:
-		return r.Path, true // it is required, in the schema of OpenKruise as well
+		return r.Path, k.code
 	}
-	return "", false
+	return "", 0
 }
 
 func TestTables(t *testing.T) {
@@ -72,8 +74,8 @@ func TestTables(t *testing.T) {
 			}
 			for file, kind := range kinds {
 				tab := read(t, file)
-				for _, version := range versions {
-					t.Run(kind+" "+version, func(t *testing.T) {
+				for _, version := range kind.versions {
+					t.Run(kind.name+" "+version, func(t *testing.T) {
 						for name, r := range tab.Invalid {
 							if r, ok := r.in(version); ok {
 								t.Run("refuses "+name, func(t *testing.T) { refuses(t, c, m, r, tab.Base, kind, version) })
@@ -92,7 +94,7 @@ func TestTables(t *testing.T) {
 }
 
 // refuses sends the request of r and looks at the answer; nothing is left behind.
-func refuses(t *testing.T, c client.Client, m mode, r row, base map[string]any, kind, version string) {
+func refuses(t *testing.T, c api, m mode, r row, base map[string]any, kind kind, version string) {
 	old, obj := r.objects(t, base, kind, version)
 	var err error
 	switch {
@@ -104,25 +106,25 @@ func refuses(t *testing.T, c client.Client, m mode, r row, base map[string]any, 
 		unlabel(t, c, old)
 	default:
 		create(t, c, old)
-		obj.SetName(old.GetName())
-		obj.SetResourceVersion(old.GetResourceVersion())
+		adopt(obj, old)
 		err = c.Update(t.Context(), obj, client.DryRunAll)
 	}
-	if r.Delete {
-		if !m.webhooks {
-			require.NoError(t, err)
-			return
-		}
+	if m.webhooks && (r.Delete || r.Denied) {
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		require.ErrorContains(t, err, r.Message)
 		return
 	}
-	path, ok := m.refused(r)
-	if !ok {
+	path, code := m.refused(r, kind)
+	if code == 0 || r.Delete {
 		require.NoError(t, err, "the schema is said not to know this rule: set cel in the table")
 		return
 	}
-	require.True(t, apierrors.IsInvalid(err), "%v", err)
+	var status apierrors.APIStatus
+	require.ErrorAs(t, err, &status)
+	require.Equal(t, code, status.Status().Code, "%v", err)
+	if code == kind.code && m.webhooks {
+		require.ErrorContains(t, err, r.Message) // which the schema says in other words
+	}
 	fields := blamed(err)
 	require.Contains(t, fields, path, "%v", err)
 	if !r.Also {
@@ -148,13 +150,14 @@ func blamed(err error) []string {
 
 // accepts stores the object, and stores it again: as it was read, and as it was written first.
 // Neither is a change, or clients would never come to rest.
-func accepts(t *testing.T, c client.Client, m mode, r row, base map[string]any, kind, version string) {
+func accepts(t *testing.T, c api, m mode, r row, base map[string]any, kind kind, version string) {
 	old, obj := r.objects(t, base, kind, version)
 	stored := obj.DeepCopy()
+	c.told.take()
 	if old != nil {
 		create(t, c, old)
-		stored.SetName(old.GetName())
-		stored.SetResourceVersion(old.GetResourceVersion())
+		adopt(stored, old)
+		c.told.take()
 		require.NoError(t, c.Update(t.Context(), stored))
 	} else {
 		create(t, c, stored)
@@ -162,20 +165,41 @@ func accepts(t *testing.T, c client.Client, m mode, r row, base map[string]any, 
 	if !m.webhooks {
 		return // without defaults it is another matter
 	}
+	if r.Warning != "" {
+		require.Contains(t, strings.Join(c.told.take(), "\n"), r.Warning)
+	} else if kind.code == http.StatusBadRequest {
+		require.Empty(t, c.told.take())
+	}
 	generation := stored.GetGeneration()
 	require.NoError(t, c.Update(t.Context(), stored))
 	require.Equal(t, generation, stored.GetGeneration(), "an object that is put as it was read")
 	again := obj.DeepCopy()
-	again.SetName(stored.GetName())
-	again.SetResourceVersion(stored.GetResourceVersion())
+	adopt(again, stored)
 	require.NoError(t, c.Update(t.Context(), again))
 	require.Equal(t, generation, again.GetGeneration(), "a manifest that is put twice")
+}
+
+// adopt makes obj one that replaces stored. The labels of a request to recreate containers are
+// there to stay, and no part of its manifest.
+func adopt(obj, stored *unstructured.Unstructured) {
+	obj.SetName(stored.GetName())
+	obj.SetResourceVersion(stored.GetResourceVersion())
+	labels := obj.GetLabels()
+	for key, value := range stored.GetLabels() {
+		if strings.HasPrefix(key, "crr.apps.kruise.io/") {
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[key] = value
+		}
+	}
+	obj.SetLabels(labels)
 }
 
 // neverStricter says that what the webhooks accept, the schema of c accepts: no rule is stricter
 // in CEL. CloneSets of type OnDelete are left out: of their limits, which have no effect, the
 // schema still checks the form.
-func neverStricter(t *testing.T, c client.Client) {
+func neverStricter(t *testing.T, c api) {
 	everything, hs := all(t), served(t, "")
 	accepted := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -184,7 +208,10 @@ func neverStricter(t *testing.T, c client.Client) {
 			return
 		}
 		ask := asker(t, hs, obj)
-		defaulted, _ := ask(mutate, admissionapi.Create, "", encode(t, obj))
+		defaulted, answer := ask(mutate, admissionapi.Create, "", encode(t, obj))
+		if !answer.Allowed {
+			return
+		}
 		if _, answer := ask(validate, admissionapi.Create, "", defaulted); !answer.Allowed {
 			return
 		}
@@ -216,7 +243,8 @@ func TestWhatIsStoredStaysWritable(t *testing.T) {
 		"daemonset":   {"currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady", "updatedNumberScheduled"},
 	}
 	stored := map[string]*unstructured.Unstructured{}
-	for file, kind := range kinds {
+	for file := range faults {
+		kind := kinds[file]
 		_, obj := row{Spec: faults[file]}.objects(t, read(t, file).Base, kind, "v1beta1")
 		create(t, c, obj)
 		stored[file] = obj
@@ -229,31 +257,31 @@ func TestWhatIsStoredStaysWritable(t *testing.T) {
 		live.Spec.Versions = crd.Spec.Versions
 		require.NoError(t, c.Update(t.Context(), live))
 	}
-	for file, kind := range kinds {
-		base := read(t, file).Base
+	for file := range faults {
+		base, kind := read(t, file).Base, kinds[file]
 		require.Eventually(t, func() bool {
 			_, obj := row{Spec: faults[file]}.objects(t, base, kind, "v1beta1")
 			return apierrors.IsInvalid(c.Create(t.Context(), obj, client.DryRunAll))
-		}, 2*time.Minute, 100*time.Millisecond, "the new schema of %s holds", kind)
+		}, 2*time.Minute, 100*time.Millisecond, "the new schema of %s holds", kind.name)
 
 		obj := stored[file]
 		for _, version := range []string{"v1beta1", "v1alpha1"} {
 			obj.SetAPIVersion("apps.kruise.io/" + version)
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 			require.NoError(t, unstructured.SetNestedField(obj.Object, "busybox:"+version, "spec", "template", "metadata", "annotations", "image"))
-			require.NoError(t, c.Update(t.Context(), obj), "%s as %s", kind, version)
+			require.NoError(t, c.Update(t.Context(), obj), "%s as %s", kind.name, version)
 			status := map[string]any{"observedGeneration": int64(1)}
 			for _, name := range required[file] {
 				status[name] = int64(1)
 			}
 			obj.Object["status"] = status
-			require.NoError(t, c.Status().Update(t.Context(), obj), "the status of %s as %s", kind, version)
+			require.NoError(t, c.Status().Update(t.Context(), obj), "the status of %s as %s", kind.name, version)
 		}
 	}
 }
 
 // create stores obj until the row is through.
-func create(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
+func create(t *testing.T, c api, obj *unstructured.Unstructured) {
 	t.Helper()
 	require.NoError(t, c.Create(t.Context(), obj))
 	t.Cleanup(func() {
@@ -264,7 +292,7 @@ func create(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
 }
 
 // unlabel takes the protection off obj.
-func unlabel(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
+func unlabel(t *testing.T, c api, obj *unstructured.Unstructured) {
 	t.Helper()
 	obj.SetLabels(nil)
 	require.NoError(t, c.Update(t.Context(), obj))
@@ -273,8 +301,35 @@ func unlabel(t *testing.T, c client.Client, obj *unstructured.Unstructured) {
 // live becomes a reader of the API server when there is one.
 type live struct{ client.Reader }
 
-// start starts an API server with what the rows speak of: StorageClasses and a Pod.
-func start(t *testing.T, m mode) client.Client {
+// api is a client that remembers the warnings it gets.
+type api struct {
+	client.Client
+	told *warnings
+}
+
+type warnings struct {
+	mu   sync.Mutex
+	list []string
+}
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, text)
+}
+
+// take returns the warnings since the last call.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.list
+	w.list = nil
+	return list
+}
+
+// start starts an API server with what the rows speak of: StorageClasses, Pods and a Node.
+func start(t *testing.T, m mode) api {
 	t.Helper()
 	reader := &live{}
 	opts := []apitest.Option{apitest.WithConversion(converter(t))}
@@ -284,27 +339,30 @@ func start(t *testing.T, m mode) client.Client {
 	if m.webhooks {
 		opts = append(opts, webhooks(t, reader)...)
 	}
-	c := apitest.NewClient(t, apitest.Start(t, opts...))
+	cfg := apitest.Start(t, opts...)
+	told := &warnings{}
+	cfg.WarningHandlerWithContext = told
+	c := api{apitest.NewClient(t, cfg), told}
 	reader.Reader = c
+	target, node := recreated()
+	status := target.Status
 	for _, obj := range []client.Object{
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "grows"}, Provisioner: "example.com/x", AllowVolumeExpansion: new(true)},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}, Provisioner: "example.com/x"},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "present"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "a"}}}},
+		node, target,
 	} {
 		require.NoError(t, c.Create(t.Context(), obj))
 	}
+	target.Status = status
+	require.NoError(t, c.Status().Update(t.Context(), target))
 	return c
 }
 
-// webhooks serves the webhooks of the three kinds, as the manifests register them.
+// webhooks serves the webhooks of all kinds, as the manifests register them.
 func webhooks(t *testing.T, reader client.Reader) []apitest.Option {
 	t.Helper()
-	set, err := features.Parse("ResourcesDeletionProtection=true,StatefulSetAutoResizePVCGate=true")
-	require.NoError(t, err)
-	hs := admit.Handlers{}
-	cloneset.Register(hs, cloneset.Options{Features: set, Cached: reader, Live: reader})
-	statefulset.Register(hs, statefulset.Options{Features: set, Live: reader})
-	daemonset.Register(hs, set)
+	hs := register(t, "ResourcesDeletionProtection=true,StatefulSetAutoResizePVCGate=true", reader)
 	var opts []apitest.Option
 	for path, h := range hs {
 		opts = append(opts, apitest.WithHandler(path, h))
@@ -314,8 +372,8 @@ func webhooks(t *testing.T, reader client.Reader) []apitest.Option {
 	manifest(t, "base/webhook/validating.yaml", validating)
 	mutating.Webhooks = slices.DeleteFunc(mutating.Webhooks, func(w admissionv1.MutatingWebhook) bool { return hs[*w.ClientConfig.Service.Path] == nil })
 	validating.Webhooks = slices.DeleteFunc(validating.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return hs[*w.ClientConfig.Service.Path] == nil })
-	require.Len(t, mutating.Webhooks, len(kinds))
-	require.Len(t, validating.Webhooks, len(kinds))
+	require.Len(t, mutating.Webhooks, len(kinds)-1)   // none for PodProbeMarkers
+	require.Len(t, validating.Webhooks, len(kinds)-1) // none for ContainerRecreateRequests
 	return append(opts, apitest.WithMutating(mutating), apitest.WithValidating(validating))
 }
 
@@ -326,13 +384,17 @@ func manifest(t *testing.T, path string, into any) {
 	require.NoError(t, yaml.Unmarshal(raw, into))
 }
 
-// converter answers ConversionReviews of the three kinds.
+// converter answers ConversionReviews of all kinds that have two versions.
 func converter(t *testing.T) http.Handler {
 	t.Helper()
 	scheme, registry := apitest.Scheme(), conversion.NewRegistry()
 	add(t, scheme, registry, "CloneSet", cloneset.Converter)
 	add(t, scheme, registry, "StatefulSet", statefulset.Converter)
 	add(t, scheme, registry, "DaemonSet", daemonset.Converter)
+	add(t, scheme, registry, "ImagePullJob", imagepulljob.Converter)
+	add(t, scheme, registry, "ImageListPullJob", imagelistpulljob.Converter)
+	add(t, scheme, registry, "NodeImage", nodeimage.Converter)
+	add(t, scheme, registry, "ContainerRecreateRequest", containerrecreaterequest.Converter)
 	return conversion.NewWebhookHandler(scheme, registry)
 }
 
@@ -346,7 +408,7 @@ func add[T client.Object](t *testing.T, scheme *runtime.Scheme, registry convers
 
 // withoutRules makes a CRD what that of OpenKruise is: types and required fields.
 func withoutRules(crd *apiextensionsv1.CustomResourceDefinition) {
-	if !slices.Contains(slices.Collect(maps.Values(kinds)), crd.Spec.Names.Kind) {
+	if _, ok := kinds[strings.ToLower(crd.Spec.Names.Kind)]; !ok {
 		return
 	}
 	for i := range crd.Spec.Versions {
@@ -355,7 +417,8 @@ func withoutRules(crd *apiextensionsv1.CustomResourceDefinition) {
 }
 
 func strip(s *apiextensionsv1.JSONSchemaProps) {
-	s.XValidations, s.Minimum, s.Maximum, s.MinLength, s.Pattern = nil, nil, nil, nil, ""
+	s.XValidations, s.Minimum, s.Maximum, s.MinLength, s.MaxLength, s.Pattern = nil, nil, nil, nil, nil, ""
+	s.Enum, s.MinItems, s.MaxItems, s.MaxProperties = nil, nil, nil, nil
 	for name, p := range s.Properties {
 		strip(&p)
 		s.Properties[name] = p

@@ -7,6 +7,7 @@ package admission
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,10 +40,17 @@ type row struct {
 	CELPath string `json:"celPath"`
 	// CEL says whether the schema alone refuses the object. If not, it must accept it.
 	CEL bool `json:"cel"`
+	// Defaulted says that the schema refuses the object after the webhook has defaulted it.
+	Defaulted bool `json:"defaulted"`
 	// Also says that more fields may be blamed.
-	Also    bool   `json:"also"`
-	Delete  bool   `json:"delete"`  // the row is a DELETE, refused with Message
-	Message string `json:"message"` // part of the refusal
+	Also bool `json:"also"`
+	// Required says that the schema of OpenKruise refuses the object as well.
+	Required bool   `json:"required"`
+	Delete   bool   `json:"delete"`  // the row is a DELETE, refused with Message
+	Denied   bool   `json:"denied"`  // the webhook answers 403 and Message, not a fault at Path
+	Message  string `json:"message"` // part of the refusal
+	// Warning is part of what the author of an accepted object is told.
+	Warning string `json:"warning"`
 	// Alpha replaces, for v1alpha1, the fields that it has.
 	Alpha *struct {
 		Old     map[string]any `json:"old"`
@@ -53,10 +61,33 @@ type row struct {
 	} `json:"alpha"`
 }
 
-// kinds are the files of testdata.
-var kinds = map[string]string{"cloneset": "CloneSet", "statefulset": "StatefulSet", "daemonset": "DaemonSet"}
+// kind is what a table is about.
+type kind struct {
+	name     string
+	versions []string
+	// code is the status of what the webhooks refuse.
+	code int32
+	// cluster says that objects have no namespace.
+	cluster bool
+	// resolved kinds are refused by their mutating webhook, before the schema is looked at.
+	resolved bool
+	// plain kinds have no mutating webhook.
+	plain bool
+}
 
-var versions = []string{"v1alpha1", "v1beta1"}
+// kinds are the files of testdata.
+var kinds = map[string]kind{
+	"cloneset":                 {name: "CloneSet", versions: both, code: http.StatusUnprocessableEntity},
+	"statefulset":              {name: "StatefulSet", versions: both, code: http.StatusUnprocessableEntity},
+	"daemonset":                {name: "DaemonSet", versions: both, code: http.StatusUnprocessableEntity},
+	"imagepulljob":             {name: "ImagePullJob", versions: both, code: http.StatusBadRequest},
+	"imagelistpulljob":         {name: "ImageListPullJob", versions: both, code: http.StatusBadRequest},
+	"nodeimage":                {name: "NodeImage", versions: both, code: http.StatusBadRequest, cluster: true},
+	"containerrecreaterequest": {name: "ContainerRecreateRequest", versions: both, code: http.StatusBadRequest, resolved: true},
+	"podprobemarker":           {name: "PodProbeMarker", versions: both[:1], code: http.StatusBadRequest, plain: true},
+}
+
+var both = []string{"v1alpha1", "v1beta1"}
 
 // read reads the table of a file.
 func read(t *testing.T, file string) table {
@@ -104,24 +135,26 @@ func (r row) celPath() string {
 
 // objects returns the stored object, nil unless the row is an UPDATE or a DELETE, and the object
 // of the request.
-func (r row) objects(t *testing.T, base map[string]any, kind, version string) (old, obj *unstructured.Unstructured) {
+func (r row) objects(t *testing.T, base map[string]any, k kind, version string) (old, obj *unstructured.Unstructured) {
 	t.Helper()
 	if r.Old != nil || r.Delete {
 		base = merged(t, base, r.Old)
-		old = object(r.Metadata, base, kind, version)
+		old = object(r.Metadata, base, k, version)
 	}
-	return old, object(r.Metadata, merged(t, base, r.Spec), kind, version)
+	return old, object(r.Metadata, merged(t, base, r.Spec), k, version)
 }
 
-func object(metadata, spec map[string]any, kind, version string) *unstructured.Unstructured {
+func object(metadata, spec map[string]any, k kind, version string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}, "spec": spec}}
 	for key, value := range metadata {
 		u.Object["metadata"].(map[string]any)[key] = value
 	}
 	u = u.DeepCopy()
 	u.SetAPIVersion("apps.kruise.io/" + version)
-	u.SetKind(kind)
-	u.SetNamespace("default")
+	u.SetKind(k.name)
+	if !k.cluster {
+		u.SetNamespace("default")
+	}
 	if u.GetName() == "" {
 		u.SetGenerateName("row-")
 	}
@@ -151,14 +184,14 @@ func TestTablesAreComplete(t *testing.T) {
 		tab := read(t, file)
 		invalid += len(tab.Invalid)
 		for name, r := range tab.Invalid {
-			require.True(t, r.Path != "" || r.Delete && r.Message != "", "%s: %s says nothing about the refusal", file, name)
+			require.True(t, r.Path != "" || (r.Delete || r.Denied) && r.Message != "", "%s: %s says nothing about the refusal", file, name)
 			if r.CEL {
 				cel++
 			}
 		}
 		require.NotEmpty(t, tab.Valid, file)
 	}
-	require.GreaterOrEqual(t, invalid, 120)
+	require.GreaterOrEqual(t, invalid, 220)
 	require.GreaterOrEqual(t, cel, 80)
 	t.Logf("%d invalid objects, %d of which the schema alone refuses", invalid, cel)
 }

@@ -26,7 +26,7 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 }
 
-// writes counts API writes of one user, by "verb resource/subresource".
+// writes counts API writes of one kind of user, by "verb resource/subresource".
 type writes struct {
 	Succeeded map[string]int `json:"succeeded"`
 	Conflicts int            `json:"conflicts"`
@@ -36,9 +36,16 @@ type writes struct {
 
 var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// countWrites reads an audit log and counts the writes of user. Leases are the price of
+// byManager and byAgents choose whose requests are counted: the manager's, and those of the
+// node agents, whoever plays them, about NodeImages.
+func byManager(e auditEvent) bool { return e.User.Username == managerUser }
+func byAgents(e auditEvent) bool {
+	return e.User.Username != managerUser && e.ObjectRef.Resource == "nodeimages"
+}
+
+// countWrites reads an audit log and counts the writes that of chooses. Leases are the price of
 // leader election and events are for people; both are listed but not in Total.
-func countWrites(log io.Reader, user string) (writes, error) {
+func countWrites(log io.Reader, of func(auditEvent) bool) (writes, error) {
 	w := writes{Succeeded: map[string]int{}}
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 4<<20)
@@ -47,7 +54,7 @@ func countWrites(log io.Reader, user string) (writes, error) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return w, fmt.Errorf("line %d of the audit log: %w", n, err)
 		}
-		if e.Stage != "ResponseComplete" || e.User.Username != user || !slices.Contains(writeVerbs, e.Verb) {
+		if e.Stage != "ResponseComplete" || !of(e) || !slices.Contains(writeVerbs, e.Verb) {
 			continue
 		}
 		w.count(e)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -30,6 +29,8 @@ type options struct {
 	nodes          int    // simulated ones, counted
 	maxUnavailable string
 	restart        time.Duration // what a simulated node takes from one instance of a container to the next
+	parallelism    string        // of image jobs: numbers, separated by commas
+	pullDelay      time.Duration // what a simulated node takes for an image
 	auditLog, out  string
 }
 
@@ -43,7 +44,8 @@ type bench struct {
 	ns     string
 }
 
-func run(ctx context.Context, o options) (*figures, error) {
+// run returns what was measured: figures of a rollout, or those of image jobs.
+func run(ctx context.Context, o options) ([]printer, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return nil, fmt.Errorf("reading KUBECONFIG: %w", err)
@@ -66,8 +68,29 @@ func run(ctx context.Context, o options) (*figures, error) {
 		return nil, fmt.Errorf("creating a Namespace: %w", err)
 	}
 	b.ns = ns.Name
-	f, err := b.measure(ctx)
-	return f, errors.Join(err, b.clear(context.WithoutCancel(ctx), ns))
+	var results []printer
+	if b.workload == imageJob {
+		var all []*pullFigures
+		all, err = b.pulls(ctx)
+		for _, f := range all {
+			results = append(results, f)
+		}
+	} else {
+		var f *figures
+		f, err = b.measure(ctx)
+		results = append(results, f)
+	}
+	return results, errors.Join(err, b.clear(context.WithoutCancel(ctx), ns))
+}
+
+// countNodes finds out how many nodes are simulated.
+func (b *bench) countNodes(ctx context.Context) error {
+	nodes := &corev1.NodeList{}
+	if err := b.client.List(ctx, nodes, client.MatchingLabels{simulated: "true"}); err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
+	}
+	b.nodes = len(nodes.Items)
+	return nil
 }
 
 // clear deletes ns and waits for its end: what the manager writes about Pods that go must
@@ -87,11 +110,9 @@ func (b *bench) clear(ctx context.Context, ns *corev1.Namespace) error {
 }
 
 func (b *bench) measure(ctx context.Context) (*figures, error) {
-	nodes := &corev1.NodeList{}
-	if err := b.client.List(ctx, nodes, client.MatchingLabels{simulated: "true"}); err != nil {
-		return nil, fmt.Errorf("listing Nodes: %w", err)
+	if err := b.countNodes(ctx); err != nil {
+		return nil, err
 	}
-	b.nodes = len(nodes.Items)
 	if b.workload == "daemonset" {
 		b.pods = b.nodes
 	}
@@ -137,11 +158,8 @@ func (b *bench) measure(ctx context.Context) (*figures, error) {
 	}
 	f.RolloutSeconds = time.Since(start).Seconds()
 
-	// What the manager still writes after the last Pod is part of the price.
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(5 * time.Second):
+	if err := settle(ctx); err != nil {
+		return nil, err
 	}
 	return f, b.collect(ctx, f, l, cpuBefore, mark)
 }
@@ -156,15 +174,7 @@ func (b *bench) collect(ctx context.Context, f *figures, l *leader, cpuBefore fl
 	f.ManagerCPUSeconds, f.ManagerPeakBytes = cpu-cpuBefore, l.peak
 	l.mu.Unlock()
 
-	log, err := os.Open(b.auditLog)
-	if err != nil {
-		return fmt.Errorf("opening the audit log: %w", err)
-	}
-	defer log.Close()
-	if _, err := log.Seek(mark, io.SeekStart); err != nil {
-		return err
-	}
-	if f.Writes, err = countWrites(log, managerUser); err != nil {
+	if f.Writes, err = b.writesSince(mark, byManager); err != nil {
 		return err
 	}
 	pods := &corev1.PodList{}

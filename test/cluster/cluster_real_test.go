@@ -128,6 +128,7 @@ func TestRealCluster(t *testing.T) {
 		t.Run("a pushed image can be pulled", func(t *testing.T) { testPush(t, c, kube) })
 		t.Run("a claim gets a volume that stays on its node and grows", func(t *testing.T) { testVolumes(t, c, kube) })
 		t.Run("faults are survived", func(t *testing.T) { testFaults(t, c, kube) })
+		t.Run("a node can be cut off and joined again", func(t *testing.T) { testCut(t, c, kube) })
 		t.Run("a node can be switched off and on", func(t *testing.T) { testNodeOff(t, c, kube) })
 		t.Run("the audit log has our requests", func(t *testing.T) {
 			data, err := os.ReadFile(c.AuditLog())
@@ -338,6 +339,34 @@ func testFaults(t *testing.T, c *Cluster, kube kubernetes.Interface) {
 		}
 		return nil
 	})
+}
+
+func testCut(t *testing.T, c *Cluster, kube kubernetes.Interface) {
+	run(t, kube, podOn("node2", "cut-off", "nginx:1.16"))
+	logs := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := kube.CoreV1().Pods("default").GetLogs("cut-off", &corev1.PodLogOptions{}).DoRaw(ctx)
+		return err
+	}
+	require.NoError(t, c.CutNode(t.Context(), "node2"))
+	require.NoError(t, c.CutNode(t.Context(), "node2"), "again is no error")
+	require.Error(t, logs(), "the kubelet is out of reach")
+	eventually(t, "the node is missed", func() error {
+		node, err := kube.CoreV1().Nodes().Get(t.Context(), "node2", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if notReady(node) == "" {
+			return fmt.Errorf("node2 is Ready")
+		}
+		return nil
+	})
+	require.NoError(t, c.JoinNode(t.Context(), "node2"))
+	require.NoError(t, c.JoinNode(t.Context(), "node2"), "again is no error")
+	require.NoError(t, c.waitNode(t.Context(), kube, "node2"))
+	require.Zero(t, ready(t, kube, "cut-off").Status.ContainerStatuses[0].RestartCount)
+	eventually(t, "the kubelet answers", logs)
 }
 
 func testNodeOff(t *testing.T, c *Cluster, kube kubernetes.Interface) {

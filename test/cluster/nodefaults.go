@@ -68,13 +68,36 @@ func (c *Cluster) StartNode(ctx context.Context, node string) error {
 	return nil
 }
 
-// Exec runs a command inside a node with the input and output of the calling process.
-func (c *Cluster) Exec(ctx context.Context, node string, args []string) error {
-	n, err := c.node(node)
+// CutNode cuts a node off from the API server, both ways and silently; its containers and its pulls go on.
+func (c *Cluster) CutNode(ctx context.Context, node string) error {
+	pid, err := c.holder(ctx, node)
 	if err != nil {
 		return err
 	}
-	pid, err := c.pid(ctx, processName(n.Name, kindHolder))
+	return machine.CutNode(ctx, pid, c.State.Ports.API)
+}
+
+// JoinNode undoes CutNode.
+func (c *Cluster) JoinNode(ctx context.Context, node string) error {
+	pid, err := c.holder(ctx, node)
+	if err != nil {
+		return err
+	}
+	return machine.JoinNode(ctx, pid)
+}
+
+// holder is the process that keeps the namespaces of a node.
+func (c *Cluster) holder(ctx context.Context, node string) (int, error) {
+	n, err := c.node(node)
+	if err != nil {
+		return 0, err
+	}
+	return c.pid(ctx, processName(n.Name, kindHolder))
+}
+
+// Exec runs a command inside a node with the input and output of the calling process.
+func (c *Cluster) Exec(ctx context.Context, node string, args []string) error {
+	pid, err := c.holder(ctx, node)
 	if err != nil {
 		return err
 	}

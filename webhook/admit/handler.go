@@ -13,6 +13,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
@@ -50,6 +51,11 @@ func (r Rules[T]) Mutator() admission.Handler {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
 		untouched := req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New)
+		if r.Deny != nil && !untouched {
+			if err := r.denied(in); err != nil {
+				return errorResponse(err)
+			}
+		}
 		if untouched {
 			before = after // an update of metadata gets no defaults
 		}
@@ -65,50 +71,104 @@ func (r Rules[T]) Mutator() admission.Handler {
 // Validator answers with every fault of the object.
 func (r Rules[T]) Validator() admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
-		if err := r.check(ctx, req); err != nil {
+		if req.SubResource != "" {
+			return admission.Allowed("")
+		}
+		var warnings []string
+		var err error
+		switch req.Operation {
+		case admissionv1.Create, admissionv1.Update:
+			warnings, err = r.check(ctx, req)
+		case admissionv1.Delete:
+			err = r.checkDelete(ctx, req)
+		}
+		if err != nil {
 			return errorResponse(err)
 		}
-		return admission.Allowed("")
+		return admission.Allowed("").WithWarnings(warnings...)
 	})
 }
 
-func (r Rules[T]) check(ctx context.Context, req admission.Request) error {
-	if req.SubResource != "" {
+func (r Rules[T]) check(ctx context.Context, req admission.Request) (warnings []string, err error) {
+	_, in, err := r.read(ctx, req)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New) {
+		return nil, nil
+	}
+	if err := r.denied(in); err != nil {
+		return nil, err
+	}
+	errs, err := r.Validate(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.invalid(req.Name, errs); err != nil || r.Warn == nil {
+		return nil, err
+	}
+	return r.Warn(in), nil
+}
+
+func (r Rules[T]) checkDelete(ctx context.Context, req admission.Request) error {
+	if r.Delete == nil || len(req.OldObject.Raw) == 0 {
 		return nil
 	}
-	switch req.Operation {
-	case admissionv1.Create, admissionv1.Update:
-		_, in, err := r.read(ctx, req)
-		if err != nil {
-			return apierrors.NewBadRequest(err.Error())
-		}
-		if req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New) {
-			return nil
-		}
-		if err := r.gate(); err != nil {
-			return err
-		}
-		errs, err := r.Validate(ctx, in)
-		if err != nil {
-			return err
-		}
-		return r.invalid(req.Name, errs)
-	case admissionv1.Delete:
-		if r.Delete == nil || len(req.OldObject.Raw) == 0 {
-			return nil
-		}
-		_, in, err := r.read(ctx, req)
-		if err != nil {
-			return apierrors.NewBadRequest(err.Error())
-		}
-		if in.Old.GetDeletionTimestamp() != nil {
-			return nil
-		}
-		if err := r.Delete(ctx, in); err != nil {
-			return Deny("%s", err.Error())
-		}
+	_, in, err := r.read(ctx, req)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if in.Old.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	if err := r.Delete(ctx, in); err != nil {
+		return Deny("%s", err.Error())
 	}
 	return nil
+}
+
+// Resolver is the whole admission of a kind in one mutating webhook, for objects that are filled
+// in with what the cluster says. resolve changes r.New, which is its own, and returns what the
+// author should be told; an error that is an API status is answered as it is, and any other one
+// with 500. It is called for updates of metadata as well, and then also while a gate is off.
+func (r Rules[T]) Resolver(resolve func(context.Context, Request[T]) (warnings []string, errs field.ErrorList, err error)) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) admission.Response {
+		if req.SubResource != "" || req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+			return admission.Allowed("")
+		}
+		v, in, err := r.read(ctx, req)
+		if err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		given := in.New
+		in.New = given.DeepCopyObject().(T)
+		if req.Operation != admissionv1.Update || !metadataOnly(in.Old, in.New) {
+			if err := r.gate(); err != nil {
+				return errorResponse(err)
+			}
+		}
+		warnings, errs, err := resolve(ctx, in)
+		if err == nil {
+			err = r.invalid(req.Name, errs)
+		}
+		if err != nil {
+			return errorResponse(err)
+		}
+		before, err := v.write(ctx, given)
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		after, err := v.write(ctx, in.New)
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		if req.Operation == admissionv1.Update && metadataOnly(in.Old, in.New) {
+			if kept, ok := inOldWords(req.OldObject.Raw, req.Object.Raw, before, after); ok {
+				return admission.PatchResponseFromRaw(req.Object.Raw, kept).WithWarnings(warnings...)
+			}
+		}
+		return PatchResponse(req.Object.Raw, before, after).WithWarnings(warnings...)
+	})
 }
 
 // read decodes the objects of req and converts them to the hub, once.
@@ -128,7 +188,7 @@ func (r Rules[T]) read(ctx context.Context, req admission.Request) (Version[T], 
 			}
 		}
 		if len(req.OldObject.Raw) > 0 {
-			if in.Old, _, err = v.decode(ctx, req.OldObject.Raw); err != nil {
+			if in.Old, in.OldWritten, err = v.decode(ctx, req.OldObject.Raw); err != nil {
 				return v, in, fmt.Errorf("old object: %w", err)
 			}
 		}

@@ -32,8 +32,9 @@ type Request[T client.Object] struct {
 	// Old is the stored object, nil on CREATE. New is the object after defaulting, nil on
 	// DELETE. Both are in the hub version.
 	Old, New T
-	// Written is New before its conversion, for rules about what conversion does not keep.
-	Written client.Object
+	// Written and OldWritten are New and Old before their conversion, for rules about what
+	// conversion does not keep.
+	Written, OldWritten client.Object
 	// User is the name of who asks, for logs and metrics of denials.
 	User string
 }
@@ -50,6 +51,12 @@ type Rules[T client.Object] struct {
 	// that leaves everything but metadata as it is. An error that is an API status is
 	// answered as it is, any other one is a 500.
 	Validate func(context.Context, Request[T]) (field.ErrorList, error)
+	// Deny returns why an UPDATE is answered with 403 and the text as it is, before any fault
+	// of the new object. Both webhooks ask it: the API server checks the schema, which may know
+	// the same rule and answers with 422, after the mutating and before the validating one.
+	Deny func(Request[T]) error
+	// Warn returns sentences for the author of an object that Validate has let pass. Nil: none.
+	Warn func(Request[T]) []string
 	// Delete returns why an object must not be deleted, answered with 403. It is not
 	// called for an object that is being deleted already. Nil: deletion is free.
 	Delete func(context.Context, Request[T]) error
@@ -65,6 +72,8 @@ type Version[T client.Object] struct {
 	// defaulted decodes obj and, on an UPDATE, old; it returns obj before and after
 	// defaulting in its own version, and whether the outcome is old but for its metadata.
 	defaulted func(old, obj []byte) (before, after client.Object, same bool, err error)
+	// write returns an object of the hub in this version. Only TwoWay sets it.
+	write func(ctx context.Context, hub T) (client.Object, error)
 }
 
 // Hub is the hub version. setDefaults gets nil as old on CREATE.
@@ -113,6 +122,23 @@ func Spoke[T, S client.Object](name string, toHub func(ctx context.Context, src 
 	}
 }
 
+// TwoWay is a version S of a kind whose rules for a new object answer in the hub version, see
+// Resolver. The hub itself has nil for both functions.
+func TwoWay[T, S client.Object](name string, toHub func(ctx context.Context, src S, dst T) error, fromHub func(ctx context.Context, src T, dst S) error) Version[T] {
+	v := Spoke(name, toHub, func(S, S) {})
+	v.write = func(ctx context.Context, hub T) (client.Object, error) {
+		if fromHub == nil {
+			return hub, nil
+		}
+		dst := fresh[S]()
+		if err := fromHub(ctx, hub, dst); err != nil {
+			return nil, fmt.Errorf("converting to %s: %w", name, err)
+		}
+		return dst, nil
+	}
+	return v
+}
+
 // fresh returns a pointer to a new zero value of the struct that T points to.
 func fresh[T client.Object]() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
@@ -140,6 +166,20 @@ func (r Rules[T]) gate() error {
 		if !r.Features.Enabled(g) {
 			return Deny("feature-gate %s is not enabled", g)
 		}
+	}
+	return nil
+}
+
+// denied returns the rejection of an UPDATE by the gates or by Deny, or nil.
+func (r Rules[T]) denied(in Request[T]) error {
+	if err := r.gate(); err != nil {
+		return err
+	}
+	if r.Deny == nil || reflect.ValueOf(in.Old).IsNil() {
+		return nil
+	}
+	if err := r.Deny(in); err != nil {
+		return Deny("%s", err.Error())
 	}
 	return nil
 }

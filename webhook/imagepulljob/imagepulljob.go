@@ -32,6 +32,8 @@ func Register(hs admit.Handlers, set *features.Set) {
 		Features: set,
 		Code:     http.StatusBadRequest,
 		Validate: validate,
+		Deny:     deny,
+		Warn:     func(r admit.Request[*v1beta1.ImagePullJob]) []string { return valid.ImagePullJobWarnings(r.New) },
 	}
 	hs.Add(rules.Mutator(), "/mutate-apps-kruise-io-imagepulljob", "/mutate-apps-kruise-io-v1alpha1-imagepulljob")
 	hs.Add(rules.Validator(), "/validate-apps-kruise-io-imagepulljob", "/validate-apps-kruise-io-v1alpha1-imagepulljob")
@@ -43,10 +45,15 @@ func Converter() (*v1beta1.ImagePullJob, conversion.SpokeConverter[*v1beta1.Imag
 }
 
 func validate(_ context.Context, r admit.Request[*v1beta1.ImagePullJob]) (field.ErrorList, error) {
-	if r.Old != nil {
-		if denial := valid.ImagePullJobUpdate(r.Old, r.New); denial != nil {
-			return nil, admit.Deny("%s", denial.Error())
-		}
+	if r.Old == nil {
+		return valid.ImagePullJob(r.New), nil
 	}
-	return valid.ImagePullJob(r.New), nil
+	return valid.ImagePullJobUpdate(r.Old, r.New), nil
+}
+
+func deny(r admit.Request[*v1beta1.ImagePullJob]) error {
+	if fault := valid.ImagePullJobDenial(r.Old, r.New); fault != nil {
+		return fault
+	}
+	return nil
 }

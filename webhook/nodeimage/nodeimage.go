@@ -7,6 +7,7 @@ package nodeimage
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -25,8 +26,16 @@ func Register(hs admit.Handlers, set *features.Set, c clock.PassiveClock) {
 	rules := admit.Rules[*v1beta1.NodeImage]{
 		Kind: v1beta1.GroupVersion.WithKind("NodeImage"),
 		Versions: []admit.Version[*v1beta1.NodeImage]{
-			admit.Hub("v1beta1", func(_, ni *v1beta1.NodeImage) { v1beta1.SetDefaultsNodeImage(ni, metav1.NewTime(c.Now())) }),
-			admit.Spoke("v1alpha1", v1alpha1.NodeImageToHub, func(_, ni *v1alpha1.NodeImage) {
+			admit.Hub("v1beta1", func(old, ni *v1beta1.NodeImage) {
+				if old != nil {
+					keepTimes(old.Spec.Images, ni.Spec.Images)
+				}
+				v1beta1.SetDefaultsNodeImage(ni, metav1.NewTime(c.Now()))
+			}),
+			admit.Spoke("v1alpha1", v1alpha1.NodeImageToHub, func(old, ni *v1alpha1.NodeImage) {
+				if old != nil {
+					keepTimes(old.Spec.Images, ni.Spec.Images)
+				}
 				v1alpha1.SetDefaultsNodeImage(ni, metav1.NewTime(c.Now()))
 			}),
 		},
@@ -34,8 +43,12 @@ func Register(hs admit.Handlers, set *features.Set, c clock.PassiveClock) {
 		Features: set,
 		Code:     http.StatusBadRequest,
 		Validate: func(_ context.Context, r admit.Request[*v1beta1.NodeImage]) (field.ErrorList, error) {
+			if r.Old != nil {
+				return valid.NodeImageUpdate(r.Old, r.New), nil
+			}
 			return valid.NodeImage(r.New), nil
 		},
+		Warn: func(r admit.Request[*v1beta1.NodeImage]) []string { return valid.NodeImageWarnings(r.New) },
 	}
 	hs.Add(rules.Mutator(), "/mutate-apps-kruise-io-nodeimage", "/mutate-apps-kruise-io-v1alpha1-nodeimage")
 	hs.Add(rules.Validator(), "/validate-apps-kruise-io-nodeimage", "/validate-apps-kruise-io-v1alpha1-nodeimage")
@@ -44,4 +57,18 @@ func Register(hs admit.Handlers, set *features.Set, c clock.PassiveClock) {
 // Converter converts NodeImages of all versions for /convert.
 func Converter() (*v1beta1.NodeImage, conversion.SpokeConverter[*v1beta1.NodeImage]) {
 	return &v1beta1.NodeImage{}, conversion.NewSpokeConverter(&v1alpha1.NodeImage{}, v1alpha1.NodeImageFromHub, v1alpha1.NodeImageToHub)
+}
+
+// keepTimes leaves the time of a tag as it is when an update says nothing about it, as the same
+// manifest does that is applied again. A new version is a new task and gets a new time.
+func keepTimes(old, images map[string]v1beta1.ImageSpec) {
+	for name, image := range images {
+		for i := range image.Tags { // the slice is shared with the map's value
+			tag := &image.Tags[i]
+			was := slices.IndexFunc(old[name].Tags, func(t v1beta1.ImageTagSpec) bool { return t.Tag == tag.Tag && t.Version == tag.Version })
+			if tag.CreatedAt == nil && was >= 0 {
+				tag.CreatedAt = old[name].Tags[was].CreatedAt.DeepCopy()
+			}
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/kruisectl/kruisectl/internal/features"
@@ -37,14 +38,17 @@ type step struct {
 
 // Register serves the chain, unless the gate PodWebhook is off. The order of the steps is
 // part of the contract: the readiness gate first, as nothing later depends on it and no
-// injected container may miss it.
-func Register(hs admit.Handlers, set *features.Set) {
+// injected container may miss it; the probes last, as they may be for an injected container.
+// markers reads PodProbeMarkers; it is asked only with EnablePodProbeMarkerOnServerless.
+func Register(hs admit.Handlers, set *features.Set, markers client.Reader) {
 	if !set.Enabled(features.PodWebhook) {
 		return
 	}
-	hs.Add(chain{
-		readinessGate(set.Enabled(features.KruisePodReadinessGate)),
-	}, MutatePath)
+	steps := chain{readinessGate(set.Enabled(features.KruisePodReadinessGate))}
+	if set.Enabled(features.EnablePodProbeMarkerOnServerless) {
+		steps = append(steps, podProbes(markers))
+	}
+	hs.Add(steps, MutatePath)
 }
 
 type chain []step

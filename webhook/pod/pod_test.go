@@ -124,11 +124,11 @@ func TestRegisterObeysTheGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	hs := admit.Handlers{}
-	Register(hs, off)
+	Register(hs, off, nil)
 	if len(hs) > 0 {
 		t.Errorf("handlers = %v", hs)
 	}
-	Register(hs, features.New())
+	Register(hs, features.New(), nil)
 	if len(hs) != 1 || hs["/mutate-pod"] == nil {
 		t.Errorf("handlers = %v", hs)
 	}

@@ -60,6 +60,36 @@ func (dst *ImagePullJob) FromHub(src *v1beta1.ImagePullJob) {
 	dst.ObjectMeta, dst.Spec, dst.Status = in.ObjectMeta, in.Spec, in.Status
 }
 
+// ToHub returns the hub version of the object, without TypeMeta.
+func (src *ImageListPullJob) ToHub() *v1beta1.ImageListPullJob {
+	dst := &v1beta1.ImageListPullJob{}
+	src.intoHub(dst)
+	return dst
+}
+
+// ImageListPullJobToHub converts src to the hub version. The versions do not differ.
+func ImageListPullJobToHub(_ context.Context, src *ImageListPullJob, dst *v1beta1.ImageListPullJob) error {
+	src.intoHub(dst)
+	return nil
+}
+
+func (src *ImageListPullJob) intoHub(dst *v1beta1.ImageListPullJob) {
+	in := src.DeepCopy()
+	dst.ObjectMeta, dst.Spec, dst.Status = in.ObjectMeta, in.Spec, in.Status
+}
+
+// ImageListPullJobFromHub converts src from the hub version. The versions do not differ.
+func ImageListPullJobFromHub(_ context.Context, src *v1beta1.ImageListPullJob, dst *ImageListPullJob) error {
+	dst.FromHub(src)
+	return nil
+}
+
+// FromHub is ImageListPullJobFromHub for callers that have no context.
+func (dst *ImageListPullJob) FromHub(src *v1beta1.ImageListPullJob) {
+	in := src.DeepCopy()
+	dst.ObjectMeta, dst.Spec, dst.Status = in.ObjectMeta, in.Spec, in.Status
+}
+
 // nodeImageHubFields is the value of v1beta1.V1beta1FieldsAnnotation on a NodeImage.
 type nodeImageHubFields struct {
 	// PullSecretModes holds, by image and by namespace/name of the Secret, the modes that

@@ -77,6 +77,18 @@ func SetDefaultsImagePullJob(job *ImagePullJob, create bool) {
 	}
 }
 
+// SetDefaultsImageListPullJob is v1beta1.SetDefaultsImageListPullJob for this version.
+func SetDefaultsImageListPullJob(job *ImageListPullJob) {
+	v1beta1.SetDefaultsImagePullJobTemplate(&job.Spec.ImagePullJobTemplate)
+}
+
+// SetDefaultsContainerRecreateRequest is v1beta1.SetDefaultsContainerRecreateRequest for this version.
+func SetDefaultsContainerRecreateRequest(crr *ContainerRecreateRequest) {
+	hub := crr.ToHub()
+	v1beta1.SetDefaultsContainerRecreateRequest(hub)
+	crr.Spec.Strategy = (*RecreateStrategy)(hub.Spec.Strategy)
+}
+
 // SetDefaultsNodeImage is v1beta1.SetDefaultsNodeImage for this version.
 func SetDefaultsNodeImage(ni *NodeImage, now metav1.Time) {
 	hub := v1beta1.NodeImage{Spec: ni.Spec, Status: ni.Status}

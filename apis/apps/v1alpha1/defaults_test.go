@@ -108,6 +108,19 @@ func TestDefaultsOfNodeImage(t *testing.T) {
 	require.Equal(t, "c", ni.Status.ImageStatuses["nginx"].Tags[0].Tag)
 }
 
+func TestDefaultsOfListAndRecreate(t *testing.T) {
+	list := &v1alpha1.ImageListPullJob{}
+	v1alpha1.SetDefaultsImageListPullJob(list)
+	want := &v1beta1.ImageListPullJob{}
+	v1beta1.SetDefaultsImageListPullJob(want)
+	require.Equal(t, want, list.ToHub())
+	require.Empty(t, list.Finalizers)
+
+	crr := &v1alpha1.ContainerRecreateRequest{}
+	v1alpha1.SetDefaultsContainerRecreateRequest(crr)
+	require.Equal(t, &v1alpha1.RecreateStrategy{FailurePolicy: "Fail"}, crr.Spec.Strategy)
+}
+
 func TestDefaultsOfSets(t *testing.T) {
 	set := &v1alpha1.StatefulSet{}
 	v1alpha1.SetDefaultsStatefulSet(set, v1beta1.DefaultOptions{AutoDeletePVC: true, AutoResizePVC: true})

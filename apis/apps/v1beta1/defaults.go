@@ -3,8 +3,6 @@
 package v1beta1
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -12,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Values that stand for absent fields (cloneset.md 5.1, statefulset.md 5.1, daemonset.md 5.1,
@@ -175,17 +172,6 @@ func SetDefaultsContainerRecreateRequest(crr *ContainerRecreateRequest) {
 	if s := crr.Spec.Strategy; s.FailurePolicy == "" {
 		s.FailurePolicy = RecreateFailurePolicyFail
 	}
-}
-
-// RecreateNodeLabelValue is the name of the node as RecreateNodeNameLabel holds it: the name
-// itself, or, where that is longer than the 63 bytes of a label, its first 46 bytes, a dash and 16
-// hexadecimal digits of its SHA-256.
-func RecreateNodeLabelValue(node string) string {
-	if len(node) <= validation.LabelValueMaxLength {
-		return node
-	}
-	sum := sha256.Sum256([]byte(node))
-	return node[:46] + "-" + hex.EncodeToString(sum[:8])
 }
 
 // SetDefaultsImagePullJobTemplate fills in what ImagePullJob and ImageListPullJob have in

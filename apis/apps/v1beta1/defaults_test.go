@@ -54,3 +54,21 @@ func TestDefaultsOfTheJobTemplate(t *testing.T) {
 	require.Empty(t, template.ImagePullPolicy)
 	require.Equal(t, v1beta1.Always, template.CompletionPolicy.Type)
 }
+
+func TestDefaultsOfImageListPullJob(t *testing.T) {
+	job := &v1beta1.ImageListPullJob{}
+	v1beta1.SetDefaultsImageListPullJob(job)
+	require.Empty(t, job.Spec.ImagePullPolicy, "each child gets its own")
+	require.Equal(t, v1beta1.Always, job.Spec.CompletionPolicy.Type)
+	require.Equal(t, [2]int32{600, 3}, [2]int32{*job.Spec.PullPolicy.TimeoutSeconds, *job.Spec.PullPolicy.BackoffLimit})
+}
+
+func TestDefaultsOfContainerRecreateRequest(t *testing.T) {
+	crr := &v1beta1.ContainerRecreateRequest{}
+	v1beta1.SetDefaultsContainerRecreateRequest(crr)
+	require.Equal(t, &v1beta1.RecreateStrategy{FailurePolicy: "Fail"}, crr.Spec.Strategy)
+	crr.Spec.Strategy = &v1beta1.RecreateStrategy{FailurePolicy: "Ignore", ForceRecreate: true}
+	v1beta1.SetDefaultsContainerRecreateRequest(crr)
+	require.Equal(t, &v1beta1.RecreateStrategy{FailurePolicy: "Ignore", ForceRecreate: true}, crr.Spec.Strategy)
+	require.Nil(t, crr.Spec.ActiveDeadlineSeconds)
+}

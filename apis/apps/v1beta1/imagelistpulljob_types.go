@@ -6,6 +6,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ImageListPullJobSpec says which images to pull on which nodes (images.md 3). Each image
 // becomes an ImagePullJob with the template.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.selector) || !has(self.podSelector)",message="selector and podSelector exclude each other; keep one of them"
 type ImageListPullJobSpec struct {
 	// Images are references, by tag or digest, without exact duplicates.
 	// +kubebuilder:validation:MinItems=1

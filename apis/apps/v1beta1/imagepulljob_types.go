@@ -28,8 +28,13 @@ const (
 )
 
 // ImagePullJobSpec says which image to pull on which nodes (images.md 2.1).
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.selector) || !has(self.podSelector)",message="selector and podSelector exclude each other; keep one of them"
+// +kubebuilder:validation:XValidation:rule="(has(self.pullSecrets) ? self.pullSecrets : []) == (has(oldSelf.pullSecrets) ? oldSelf.pullSecrets : [])",fieldPath=".pullSecrets",reason=FieldValueForbidden,message="spec.pullSecrets is immutable; create a new ImagePullJob"
+// +kubebuilder:validation:XValidation:rule="(has(self.completionPolicy.type) && self.completionPolicy.type == 'Never') || !has(self.completionPolicy.activeDeadlineSeconds) || !has(self.pullPolicy) || !has(self.pullPolicy.timeoutSeconds) || self.completionPolicy.activeDeadlineSeconds >= self.pullPolicy.timeoutSeconds",fieldPath=".completionPolicy.activeDeadlineSeconds",message="activeDeadlineSeconds must be at least pullPolicy.timeoutSeconds, or the job ends before its first pull may"
 type ImagePullJobSpec struct {
 	// Image is the reference to pull, by tag or digest.
+	// +kubebuilder:validation:MinLength=1
 	Image                string `json:"image"`
 	ImagePullJobTemplate `json:",inline"`
 }
@@ -46,6 +51,7 @@ type ImagePullJobTemplate struct {
 	// +optional
 	PodSelector *ImagePullJobPodSelector `json:"podSelector,omitempty"`
 	// Parallelism is how many nodes pull at once; 1 when absent, 0 pauses.
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[+-]?[0-9]+$') && int(self) >= 0 && int(self) <= 2147483647",message="parallelism must be a whole number of 0 or more, not a percentage"
 	// +optional
 	Parallelism *intstr.IntOrString `json:"parallelism,omitempty"`
 	// PullPolicy bounds the attempts on one node.
@@ -63,6 +69,7 @@ type ImagePullJobTemplate struct {
 
 // ImagePullJobNodeSelector chooses NodeImages by name, or by label.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.names) || size(self.names) == 0 || ((!has(self.matchLabels) || size(self.matchLabels) == 0) && (!has(self.matchExpressions) || size(self.matchExpressions) == 0))",fieldPath=".names",message="names and label terms exclude each other; keep one of them"
 // +structType=atomic
 type ImagePullJobNodeSelector struct {
 	// Names excludes the label terms.
@@ -89,8 +96,11 @@ type PullPolicy struct {
 }
 
 // CompletionPolicy says when a job ends.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'Never' || (!has(self.activeDeadlineSeconds) && !has(self.ttlSecondsAfterFinished))",message="a job of type Never does not end: remove activeDeadlineSeconds and ttlSecondsAfterFinished"
 type CompletionPolicy struct {
 	// Type is Always (default) or Never.
+	// +kubebuilder:validation:XValidation:rule="self in ['', 'Always', 'Never']",message="type must be Always or Never"
 	// +optional
 	Type CompletionPolicyType `json:"type,omitempty"`
 	// ActiveDeadlineSeconds, since startTime, after which unfinished nodes count as failed. Always only.

@@ -74,10 +74,10 @@ const (
 
 	// RecreatePodUIDLabel on a ContainerRecreateRequest is the UID of its Pod. Immutable.
 	RecreatePodUIDLabel = "crr.apps.kruise.io/pod-uid"
-	// RecreateNodeNameLabel on a ContainerRecreateRequest is RecreateNodeLabelValue of the node of
-	// its Pod. Immutable; the node agent watches by it.
+	// RecreateNodeNameLabel on a ContainerRecreateRequest is the node of its Pod, or a hash where
+	// that name is too long for a label. Immutable; the node agent watches by it.
 	RecreateNodeNameLabel = "crr.apps.kruise.io/node-name"
-	// RecreateNodeNameAnnotation is the name of the node where it is too long for the label.
+	// RecreateNodeNameAnnotation is the name of the node where that is too long for the label.
 	RecreateNodeNameAnnotation = "crr.apps.kruise.io/node-name"
 	// RecreateActiveLabel is "true" on a ContainerRecreateRequest until after it has completed.
 	RecreateActiveLabel = "crr.apps.kruise.io/active"

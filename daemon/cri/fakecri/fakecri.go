@@ -7,6 +7,7 @@
 package fakecri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 )
 
 // ErrUnavailable is what every call returns while the runtime is down.
-var ErrUnavailable = errors.New("runtime is not available")
+var ErrUnavailable = fmt.Errorf("runtime is down: %w", cri.ErrUnavailable)
 
 // ErrUnauthenticated is the answer to a pull with the wrong credentials.
 var ErrUnauthenticated = errors.New("unauthenticated")
@@ -35,6 +36,9 @@ type PullScript struct {
 	Hang bool
 	// Auth, when not nil, is the only accepted login.
 	Auth *cri.Auth
+	// Err is what failed attempts answer, in place of a text of the fake. Without Failures
+	// every attempt fails with it.
+	Err error
 }
 
 // Container is a container of the fake with its scripts.
@@ -42,15 +46,31 @@ type Container struct {
 	cri.Status
 	// Exec maps a command, joined by blanks, to its answer; unknown commands exit with 127.
 	Exec map[string]ExecScript
+	// ExecCalls maps a command, joined by blanks, to the answers of its first, second, …
+	// call; the last one stays. It counts before Exec.
+	ExecCalls map[string][]ExecScript
 	// StopDelay is how long the process takes to exit after the stop signal.
 	StopDelay time.Duration
+	// NilStatus makes the runtime answer without a status, as one that is removing the
+	// container does.
+	NilStatus bool
+	// Vanished lists the container and does not know it when asked for its status.
+	Vanished bool
+
+	// LastGrace is what the last call to stop it allowed.
+	LastGrace time.Duration
+
+	execs map[string]int // calls so far, by command
 }
 
 // ExecScript is the answer to one command.
 type ExecScript struct {
-	Stdout string
-	Code   int32
-	Delay  time.Duration
+	Stdout, Stderr string
+	Code           int32
+	// Delay longer than the timeout of the call makes it time out.
+	Delay time.Duration
+	// Err is an error of the runtime, not of the command.
+	Err error
 }
 
 // Runtime is the fake. Create it with New. All methods may be called concurrently.
@@ -61,7 +81,9 @@ type Runtime struct {
 	images     map[string]cri.Image
 	scripts    map[string]PullScript
 	containers map[string]*Container
+	sandboxes  map[string]cri.Sandbox
 	calls      []string
+	faults     faults
 	pulls      []cri.Pull
 	running    int
 	maxRunning int
@@ -69,7 +91,7 @@ type Runtime struct {
 
 // New returns an empty runtime with the given name.
 func New(name string) *Runtime {
-	return &Runtime{name: name, images: map[string]cri.Image{}, scripts: map[string]PullScript{}, containers: map[string]*Container{}}
+	return &Runtime{name: name, images: map[string]cri.Image{}, scripts: map[string]PullScript{}, containers: map[string]*Container{}, sandboxes: map[string]cri.Sandbox{}}
 }
 
 // SetDown makes every call fail, or ends that.
@@ -107,6 +129,13 @@ func (r *Runtime) RemoveContainer(id string) {
 	delete(r.containers, id)
 }
 
+// AddSandbox gives a Pod its ready sandbox, in place of an earlier one.
+func (r *Runtime) AddSandbox(podUID string, s cri.Sandbox) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sandboxes[podUID] = s
+}
+
 // Calls lists the calls so far, such as "PullImage nginx:1" or "StopContainer abc".
 func (r *Runtime) Calls() []string {
 	r.mu.Lock()
@@ -139,25 +168,16 @@ func (r *Runtime) MaxConcurrentPulls() int {
 	return r.maxRunning
 }
 
-// record notes a call and fails it while the runtime is down. The caller holds mu.
-func (r *Runtime) record(format string, args ...any) error {
-	r.calls = append(r.calls, strings.TrimSpace(fmt.Sprintf(format, args...)))
-	if r.down {
-		return ErrUnavailable
-	}
-	return nil
-}
-
 // Name implements cri.Runtime.
 func (r *Runtime) Name() string { return r.name }
 
 // Images implements cri.Runtime; the order is by ID.
-func (r *Runtime) Images(context.Context) ([]cri.Image, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.record("ListImages"); err != nil {
+func (r *Runtime) Images(ctx context.Context) ([]cri.Image, error) {
+	if err := r.enter(ctx, "ListImages"); err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	images := make([]cri.Image, 0, len(r.images))
 	for _, id := range slices.Sorted(maps.Keys(r.images)) {
 		images = append(images, r.images[id])
@@ -167,11 +187,11 @@ func (r *Runtime) Images(context.Context) ([]cri.Image, error) {
 
 // PullImage implements cri.Runtime by the script of the reference.
 func (r *Runtime) PullImage(ctx context.Context, pull cri.Pull) (string, error) {
-	script, err := r.startPull(pull)
-	if err != nil {
+	script := r.startPull(pull)
+	defer r.endPull()
+	if err := r.enter(ctx, "PullImage %s", pull.Reference); err != nil {
 		return "", err
 	}
-	defer r.endPull()
 	if script.Hang {
 		<-ctx.Done()
 		return "", ctx.Err()
@@ -187,10 +207,17 @@ func (r *Runtime) PullImage(ctx context.Context, pull cri.Pull) (string, error) 
 	if r.down {
 		return "", ErrUnavailable
 	}
-	if script.Failures != 0 {
+	if script.Failures != 0 || script.Err != nil {
+		failure := script.Err
 		if script.Failures > 0 {
 			script.Failures--
+			if script.Failures == 0 {
+				script.Err = nil
+			}
 			r.scripts[pull.Reference] = script
+		}
+		if failure != nil {
+			return "", failure
 		}
 		return "", fmt.Errorf("pulling %s: scripted failure", pull.Reference)
 	}
@@ -205,16 +232,13 @@ func (r *Runtime) PullImage(ctx context.Context, pull cri.Pull) (string, error) 
 	return id, nil
 }
 
-func (r *Runtime) startPull(pull cri.Pull) (PullScript, error) {
+func (r *Runtime) startPull(pull cri.Pull) PullScript {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.record("PullImage %s", pull.Reference); err != nil {
-		return PullScript{}, err
-	}
 	r.pulls = append(r.pulls, pull)
 	r.running++
 	r.maxRunning = max(r.maxRunning, r.running)
-	return r.scripts[pull.Reference], nil
+	return r.scripts[pull.Reference]
 }
 
 func (r *Runtime) endPull() {
@@ -224,12 +248,12 @@ func (r *Runtime) endPull() {
 }
 
 // Containers implements cri.Runtime.
-func (r *Runtime) Containers(_ context.Context, filter cri.Filter) ([]cri.Container, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.record("ListContainers %s", filter.PodUID+filter.ID); err != nil {
+func (r *Runtime) Containers(ctx context.Context, filter cri.Filter) ([]cri.Container, error) {
+	if err := r.enter(ctx, "ListContainers %s", filter.PodUID+filter.ID); err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var found []cri.Container
 	for _, c := range r.containers {
 		if (filter.ID == "" || filter.ID == c.ID) && (filter.PodUID == "" || filter.PodUID == c.Labels[cri.LabelPodUID]) {
@@ -241,81 +265,157 @@ func (r *Runtime) Containers(_ context.Context, filter cri.Filter) ([]cri.Contai
 }
 
 // Container implements cri.Runtime.
-func (r *Runtime) Container(_ context.Context, id string) (cri.Status, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.record("ContainerStatus %s", id); err != nil {
+func (r *Runtime) Container(ctx context.Context, id string) (cri.Status, error) {
+	if err := r.enter(ctx, "ContainerStatus %s", id); err != nil {
 		return cri.Status{}, err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	c, ok := r.containers[id]
-	if !ok {
+	if !ok || c.Vanished || c.NilStatus {
 		return cri.Status{}, fmt.Errorf("container %s: %w", id, cri.ErrNotFound)
 	}
 	return c.Status, nil
 }
 
+// Sandbox implements cri.Runtime.
+func (r *Runtime) Sandbox(ctx context.Context, podUID string) (cri.Sandbox, error) {
+	if err := r.enter(ctx, "PodSandboxStatus %s", podUID); err != nil {
+		return cri.Sandbox{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.sandboxes[podUID]
+	if !ok {
+		return cri.Sandbox{}, fmt.Errorf("Pod %s: %w", podUID, cri.ErrNoSandbox)
+	}
+	return s, nil
+}
+
 // Exec implements cri.Runtime by the container's scripts.
 func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {
-	r.mu.Lock()
-	err := r.record("ExecSync %s %s", id, strings.Join(command, " "))
-	c, ok := r.containers[id]
-	var script ExecScript
-	var known bool
-	if ok {
-		script, known = c.Exec[strings.Join(command, " ")]
-	}
-	r.mu.Unlock()
-	switch {
-	case err != nil:
+	text := strings.Join(command, " ")
+	if err := r.enter(ctx, "ExecSync %s %s", id, text); err != nil {
 		return nil, err
-	case !ok:
-		return nil, fmt.Errorf("container %s: %w", id, cri.ErrNotFound)
-	case c.State != cri.StateRunning:
-		return nil, fmt.Errorf("container %s is not running", id)
-	case !known:
-		return nil, &cri.ExitError{Code: 127, Stderr: "not found"}
+	}
+	script, err := r.script(id, text)
+	if err != nil {
+		return nil, err
 	}
 	if err := sleep(ctx, min(script.Delay, timeout)); err != nil {
 		return nil, err
 	}
 	switch {
+	case script.Err != nil:
+		return nil, script.Err
 	case script.Delay > timeout:
 		return nil, cri.ErrTimedOut
 	case script.Code != 0:
-		return []byte(script.Stdout), &cri.ExitError{Code: script.Code}
+		return []byte(script.Stdout), &cri.ExitError{Code: script.Code, Stderr: script.Stderr}
 	}
 	return []byte(script.Stdout), nil
 }
 
+// script is the answer to the next call of a command.
+func (r *Runtime) script(id, command string) (ExecScript, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.containers[id]
+	switch {
+	case !ok:
+		return ExecScript{}, fmt.Errorf("container %s: %w", id, cri.ErrNotFound)
+	case c.State != cri.StateRunning:
+		return ExecScript{}, fmt.Errorf("container %s is not running", id)
+	}
+	if scripts := c.ExecCalls[command]; len(scripts) > 0 {
+		if c.execs == nil {
+			c.execs = map[string]int{}
+		}
+		script := scripts[min(c.execs[command], len(scripts)-1)]
+		c.execs[command]++
+		return script, nil
+	}
+	if script, known := c.Exec[command]; known {
+		return script, nil
+	}
+	return ExecScript{Code: 127, Stderr: "not found"}, nil
+}
+
 // Stop implements cri.Runtime; a container that outlives grace is killed with code 137.
 func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) error {
+	if err := r.enter(ctx, "StopContainer %s", id); err != nil {
+		return err
+	}
 	r.mu.Lock()
-	err := r.record("StopContainer %s", id)
 	c, ok := r.containers[id]
 	var delay time.Duration
 	if ok {
-		delay = c.StopDelay
+		c.LastGrace = grace
+		if c.State != cri.StateExited {
+			delay = c.StopDelay
+		}
 	}
 	r.mu.Unlock()
-	switch {
-	case err != nil:
-		return err
-	case !ok:
+	if !ok {
 		return fmt.Errorf("container %s: %w", id, cri.ErrNotFound)
 	}
 	if err := sleep(ctx, min(delay, grace)); err != nil {
 		return err
 	}
+	code := int32(0)
+	if delay > grace {
+		code = 137
+	}
+	r.Exit(id, code)
+	return nil
+}
+
+// Exit ends the process of a container by itself, as a crash does. It is no call, and has
+// no effect on a container that has exited or is unknown.
+func (r *Runtime) Exit(id string, code int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c.State == cri.StateExited {
-		return nil
+	if c, ok := r.containers[id]; ok && c.State != cri.StateExited {
+		c.State, c.Finished, c.ExitCode = cri.StateExited, time.Now(), code
 	}
-	c.State, c.Finished = cri.StateExited, time.Now()
-	if delay > grace {
-		c.ExitCode = 137
+}
+
+// Known returns a container, without a call.
+func (r *Runtime) Known(id string) (Container, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.containers[id]
+	if !ok {
+		return Container{}, false
 	}
-	return nil
+	return *c, true
+}
+
+// OfPod returns the containers of a Pod, newest first, without a call.
+func (r *Runtime) OfPod(podUID string) []Container {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []Container
+	for _, c := range r.containers {
+		if c.Labels[cri.LabelPodUID] == podUID {
+			found = append(found, *c)
+		}
+	}
+	slices.SortFunc(found, func(a, b Container) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
+	})
+	return found
+}
+
+// Change edits a container in place, for example its scripts; it tells whether it is known.
+func (r *Runtime) Change(id string, edit func(*Container)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, ok := r.containers[id]
+	if ok {
+		edit(c)
+	}
+	return ok
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

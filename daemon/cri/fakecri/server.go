@@ -52,7 +52,7 @@ func (s *Server) Start(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.server = grpc.NewServer()
+	s.server = grpc.NewServer(grpc.WaitForHandlers(true))
 	runtimev1.RegisterImageServiceServer(s.server, s)
 	runtimev1.RegisterRuntimeServiceServer(s.server, s)
 	server := s.server
@@ -125,6 +125,9 @@ func (s *Server) ListContainers(ctx context.Context, r *runtimev1.ListContainers
 // ContainerStatus implements the CRI, with the verbose information in containerd's form.
 func (s *Server) ContainerStatus(ctx context.Context, r *runtimev1.ContainerStatusRequest) (*runtimev1.ContainerStatusResponse, error) {
 	c, err := s.rt.Container(ctx, r.GetContainerId())
+	if known, ok := s.rt.Known(r.GetContainerId()); ok && known.NilStatus && errors.Is(err, cri.ErrNotFound) {
+		return &runtimev1.ContainerStatusResponse{}, nil
+	}
 	if err != nil {
 		return nil, grpcError(err)
 	}
@@ -146,6 +149,42 @@ func (s *Server) ContainerStatus(ctx context.Context, r *runtimev1.ContainerStat
 		answer.Info = map[string]string{"info": string(info)}
 	}
 	return answer, nil
+}
+
+// ListPodSandbox implements the CRI. The ID that it lists is the Pod's UID: PodSandboxStatus
+// is asked with it.
+func (s *Server) ListPodSandbox(_ context.Context, r *runtimev1.ListPodSandboxRequest) (*runtimev1.ListPodSandboxResponse, error) {
+	uid := r.GetFilter().GetLabelSelector()[cri.LabelPodUID]
+	s.rt.mu.Lock()
+	defer s.rt.mu.Unlock()
+	if s.rt.down {
+		return nil, grpcError(ErrUnavailable)
+	}
+	answer := &runtimev1.ListPodSandboxResponse{}
+	if sandbox, ok := s.rt.sandboxes[uid]; ok {
+		answer.Items = append(answer.Items, &runtimev1.PodSandbox{Id: uid, State: runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: nanoseconds(sandbox.Created)})
+	}
+	return answer, nil
+}
+
+// PodSandboxStatus implements the CRI.
+func (s *Server) PodSandboxStatus(ctx context.Context, r *runtimev1.PodSandboxStatusRequest) (*runtimev1.PodSandboxStatusResponse, error) {
+	sandbox, err := s.rt.Sandbox(ctx, r.GetPodSandboxId())
+	if err != nil {
+		return nil, grpcError(err)
+	}
+	status := &runtimev1.PodSandboxStatus{
+		Id: sandbox.ID, State: runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: nanoseconds(sandbox.Created),
+		Labels: sandbox.Labels, Annotations: sandbox.Annotations, Network: &runtimev1.PodSandboxNetworkStatus{Ip: sandbox.IP()},
+		Linux: &runtimev1.LinuxPodSandboxStatus{Namespaces: &runtimev1.Namespace{Options: &runtimev1.NamespaceOption{}}},
+	}
+	if sandbox.HostNetwork {
+		status.Linux.Namespaces.Options.Network = runtimev1.NamespaceMode_NODE
+	}
+	for _, ip := range sandbox.IPs[min(1, len(sandbox.IPs)):] {
+		status.Network.AdditionalIps = append(status.Network.AdditionalIps, &runtimev1.PodIP{Ip: ip})
+	}
+	return &runtimev1.PodSandboxStatusResponse{Status: status}, nil
 }
 
 // ExecSync implements the CRI.
@@ -170,18 +209,23 @@ func (s *Server) StopContainer(ctx context.Context, r *runtimev1.StopContainerRe
 }
 
 func grpcError(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
+	}
 	code := codes.Unknown
 	switch {
-	case errors.Is(err, cri.ErrNotFound):
+	case errors.Is(err, cri.ErrNotFound), errors.Is(err, cri.ErrNoSandbox):
 		code = codes.NotFound
 	case errors.Is(err, cri.ErrTimedOut):
 		code = codes.DeadlineExceeded
-	case errors.Is(err, ErrUnavailable):
+	case errors.Is(err, cri.ErrUnavailable):
 		code = codes.Unavailable
 	case errors.Is(err, ErrUnauthenticated):
 		code = codes.Unauthenticated
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
 	}
 	return status.Error(code, err.Error())
 }

@@ -53,7 +53,7 @@ func (s *simulation) runAgents(ctx context.Context) {
 	defer factory.Shutdown()
 	var group sync.WaitGroup
 	defer group.Wait()
-	for range 4 {
+	for range 16 { // many nodes are told at once and must not wait for each other
 		group.Go(func() { work(ctx, a.work, a.sync) })
 	}
 	<-ctx.Done()

@@ -2,7 +2,8 @@
 
 // Package registry is the image registry of a local cluster. One address stands in for every public registry: what
 // containerd asks of docker.io comes here with the host in the query, and images are kept under their full names.
-// A second address wants credentials. Both can be made slow while they run.
+// A second address wants credentials. While they run, tests can make any repository slow, broken, secret or limited
+// (Rule), have images made (images.Sized) and read who asked for what (Request).
 package registry
 
 import (
@@ -39,10 +40,13 @@ const host = "registry.invalid"
 
 // Registry keeps blobs and manifests in a directory. Create it with Open.
 type Registry struct {
-	dir     string
-	store   http.Handler
-	delay   atomic.Int64 // nanoseconds before each blob is sent
-	private bool
+	dir      string
+	store    http.Handler
+	delay    atomic.Int64 // nanoseconds before each blob is sent
+	host     string       // put before the names of repositories, with a slash; "" if they have one
+	private  bool
+	rules    *Rules
+	requests *Requests
 }
 
 // Open returns the registry that lives in dir, with what was pushed to it before. A private one wants credentials.
@@ -52,7 +56,7 @@ func Open(dir string, private bool) (*Registry, error) {
 			return nil, fmt.Errorf("creating the directory of the registry: %w", err)
 		}
 	}
-	r := &Registry{dir: dir, private: private, store: upstream.New(
+	r := &Registry{dir: dir, private: private, rules: new(Rules), requests: new(Requests), store: upstream.New(
 		upstream.Logger(log.New(io.Discard, "", 0)),
 		upstream.WithBlobHandler(upstream.NewDiskBlobHandler(filepath.Join(dir, "blobs"))),
 	)}
@@ -74,28 +78,69 @@ func (r *Registry) Put(ref string, image v1.Image) error {
 	return nil
 }
 
-// ServeHTTP speaks the registry protocol.
+// ServeHTTP speaks the registry protocol, as far as the rules let it.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if r.private && !allowed(req) {
-		w.Header().Set("WWW-Authenticate", `Basic realm="private"`)
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusUnauthorized)
-		_, _ = io.WriteString(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`)
-		return
-	}
 	req.URL.Path = Resolve(req.URL.Path, req.URL.Query().Get("ns"))
-	if d := r.delay.Load(); d > 0 && req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/blobs/") {
-		select {
-		case <-time.After(time.Duration(d)):
-		case <-req.Context().Done():
-			return
-		}
+	t := parseTarget(req.URL.Path, r.host)
+	answer := &recorder{ResponseWriter: w}
+	var entry *Request
+	if t.Kind != Other {
+		entry = r.requests.add(Request{
+			Time: time.Now(), Client: clientOf(req), Method: req.Method, Repository: t.Repository, Kind: t.Kind, Reference: t.Reference,
+		})
+		defer func() { r.requests.end(entry, answer.status, answer.bytes) }() // also when a rule cuts the connection
 	}
-	if req.Method == http.MethodPut && strings.Contains(req.URL.Path, "/manifests/") {
-		r.putManifest(w, req)
+	if auth := r.auth(t, clientOf(req)); auth != nil && !auth.admit(answer, req, t) {
 		return
 	}
-	r.store.ServeHTTP(w, req)
+	rule := r.rules.hit(t, clientOf(req), req.Method)
+	if entry != nil && rule != (Rule{}) {
+		r.requests.spoiled(entry)
+	}
+	if rule.spoil(answer, req) {
+		return
+	}
+	if t.Kind == Blob && req.Method == http.MethodGet && wait(req.Context(), time.Duration(r.delay.Load())) != nil {
+		return
+	}
+	switch out := rule.wrap(answer, req); {
+	case t.Kind == Manifest && req.Method == http.MethodPut:
+		r.putManifest(out, req)
+	case t.Kind == Blob && req.Method == http.MethodGet:
+		r.getBlob(out, req, t.Reference)
+	default:
+		r.store.ServeHTTP(out, req)
+	}
+}
+
+// auth are the credentials that a request needs, nil if none. A rule's stand instead of the private registry's own.
+func (r *Registry) auth(t target, client string) *Auth {
+	if auth := r.rules.auth(t, client); auth != nil {
+		return auth
+	}
+	if r.private {
+		return &Auth{Scheme: Basic, User: User, Password: Password}
+	}
+	return nil
+}
+
+// getBlob sends a blob, or a range of it, which the upstream handler does for ranges with two ends only: clients that
+// resume a download leave the second one out.
+func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, digest string) {
+	hash, err := v1.NewHash(digest)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "NAME_INVALID", "invalid digest")
+		return
+	}
+	f, err := os.Open(filepath.Join(r.dir, "blobs", hash.Algorithm, hash.Hex))
+	if err != nil {
+		fail(w, http.StatusNotFound, "BLOB_UNKNOWN", "unknown blob")
+		return
+	}
+	defer f.Close()
+	w.Header().Set("Docker-Content-Digest", digest)
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, req, "", time.Time{}, f)
 }
 
 // Resolve maps the path of a request to the path under which the image is kept; ns is the registry that the client
@@ -106,11 +151,6 @@ func Resolve(path, ns string) string {
 		return path
 	}
 	return "/v2/" + ns + "/" + rest
-}
-
-func allowed(req *http.Request) bool {
-	user, password, ok := req.BasicAuth()
-	return ok && user == User && password == Password
 }
 
 // saved is a manifest on disk.

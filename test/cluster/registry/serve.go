@@ -13,8 +13,8 @@ import (
 	"github.com/kruisectl/kruisectl/test/cluster/images"
 )
 
-// Serve runs the public and the private registry on their addresses, with all test images, until ctx ends.
-// PUT /test/delay?blob=DURATION on the public address makes both slow.
+// Serve runs the public and the private registry on their addresses, with all test images, until ctx ends. The public
+// address also serves what admin describes; rules and requests are those of both.
 func Serve(ctx context.Context, dir, public, private string) error {
 	base, err := images.SystemBase()
 	if err != nil {
@@ -28,33 +28,24 @@ func Serve(ctx context.Context, dir, public, private string) error {
 	if err != nil {
 		return err
 	}
+	closed.host, closed.rules, closed.requests = images.PrivateHost+"/", open.rules, open.requests
+	both := pair{open: open, closed: closed, base: base}
 	catalog := images.Catalog()
 	built, err := images.Build(base, catalog)
 	if err != nil {
 		return err
 	}
 	for _, e := range catalog {
-		target, ref := open, e.Ref
-		if e.Private() {
-			target, ref = closed, e.Ref[len(images.PrivateHost)+1:]
-		}
-		if err := target.Put(ref, built[e.Ref]); err != nil {
+		if err := both.put(e.Ref, built[e.Ref]); err != nil {
 			return err
 		}
 	}
-	mux := http.NewServeMux()
+	mux := both.admin()
 	mux.Handle("/v2/", open)
-	mux.HandleFunc("PUT /test/delay", func(w http.ResponseWriter, req *http.Request) {
-		d, err := time.ParseDuration(req.URL.Query().Get("blob"))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		open.SetDelay(d)
-		closed.SetDelay(d)
-		w.WriteHeader(http.StatusNoContent)
-	})
-	return listen(ctx, map[string]http.Handler{public: mux, private: closed})
+	own := http.NewServeMux()
+	own.HandleFunc(tokenPath, exchange)
+	own.Handle("/v2/", closed)
+	return listen(ctx, map[string]http.Handler{public: mux, private: own})
 }
 
 // listen serves each handler on its address until ctx ends or one of them fails.

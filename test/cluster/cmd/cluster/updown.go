@@ -166,8 +166,8 @@ func newProcess() *cobra.Command {
 func newNode() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use:   "node stop|start NODE",
-		Short: "Switch a real node off, as if its power were cut, or on again",
+		Use:   "node stop|start|cut|join NODE",
+		Short: "Switch a real node off, as if its power were cut, or on again; cut it off from the API server, or join it again",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := cluster.Load(name)
@@ -179,8 +179,12 @@ func newNode() *cobra.Command {
 				return c.StopNode(cmd.Context(), args[1])
 			case "start":
 				return c.StartNode(cmd.Context(), args[1])
+			case "cut":
+				return c.CutNode(cmd.Context(), args[1])
+			case "join":
+				return c.JoinNode(cmd.Context(), args[1])
 			}
-			return errors.New("the first argument must be stop or start")
+			return errors.New("the first argument must be stop, start, cut or join")
 		},
 	}
 	nameFlag(cmd, &name)

@@ -1,0 +1,622 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/daemon/cri"
+	"github.com/kruisectl/kruisectl/daemon/cri/fakecri"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var nodePodProbes = v1alpha1.GroupVersion.WithResource("nodepodprobes").GroupResource()
+
+// memory is a Store of one NodePodProbe.
+type memory struct {
+	mu       sync.Mutex
+	npp      *v1alpha1.NodePodProbe // nil: not found
+	failing  error                  // of writes
+	writes   int
+	told     []string // what each write says of m#a of u1, without repetitions
+	onChange func()
+}
+
+func (m *memory) NodePodProbe(context.Context) (*v1alpha1.NodePodProbe, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.npp == nil {
+		return nil, apierrors.NewNotFound(nodePodProbes, "node")
+	}
+	return m.npp, nil
+}
+
+func (m *memory) WriteProbeStatus(_ context.Context, npp *v1alpha1.NodePodProbe) (*v1alpha1.NodePodProbe, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writes++
+	switch {
+	case m.failing != nil:
+		return nil, m.failing
+	case m.npp == nil:
+		return nil, apierrors.NewNotFound(nodePodProbes, "node")
+	case npp.ResourceVersion != m.npp.ResourceVersion:
+		return nil, apierrors.NewConflict(nodePodProbes, "node", errors.New("changed"))
+	}
+	m.replace(npp)
+	if text := text(m.npp, "u1", "m#a"); len(m.told) == 0 || m.told[len(m.told)-1] != text {
+		m.told = append(m.told, text)
+	}
+	return m.npp, nil
+}
+
+// replace stores a copy as a new version. The caller holds mu.
+func (m *memory) replace(npp *v1alpha1.NodePodProbe) {
+	npp = npp.DeepCopy()
+	version, _ := strconv.Atoi(npp.ResourceVersion)
+	npp.ResourceVersion = strconv.Itoa(version + 1)
+	m.npp = npp
+	m.onChange()
+}
+
+// text is the state and the message of a probe.
+func text(npp *v1alpha1.NodePodProbe, uid, name string) string {
+	for _, pod := range npp.Status.PodProbeStatuses {
+		for _, s := range pod.ProbeStates {
+			if string(pod.UID) == uid && s.Name == name {
+				return string(s.State) + " " + s.Message
+			}
+		}
+	}
+	return ""
+}
+
+// doubles is a Network with scripted answers.
+type doubles struct {
+	mu     sync.Mutex
+	asked  []string
+	answer func(asked string) Result
+}
+
+func (d *doubles) ask(format string, args ...any) Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	asked := fmt.Sprintf(format, args...)
+	d.asked = append(d.asked, asked)
+	if d.answer == nil {
+		return Result{State: v1alpha1.ProbeSucceeded}
+	}
+	return d.answer(asked)
+}
+
+func (d *doubles) HTTP(_ context.Context, ip string, a *corev1.HTTPGetAction) Result {
+	return d.ask("http %s:%d%s", ip, a.Port.IntValue(), a.Path)
+}
+func (d *doubles) TCP(_ context.Context, ip string, port int) Result {
+	return d.ask("tcp %s:%d", ip, port)
+}
+
+// rig is a Prober with a NodePodProbe in memory, a fake runtime and synthetic time.
+type rig struct {
+	t       *testing.T
+	store   *memory
+	runtime *fakecri.Runtime
+	network *doubles
+	events  *record.FakeRecorder
+	metrics *Metrics
+	prober  *Prober
+	stop    func()
+}
+
+// start starts the agent.
+func start(t *testing.T, store *memory, runtime *fakecri.Runtime) *rig {
+	r := &rig{t: t, store: store, runtime: runtime, network: &doubles{}, events: record.NewFakeRecorder(10000), metrics: NewMetrics(prometheus.NewRegistry())}
+	r.prober = New(Options{
+		Store: store, Runtimes: []cri.Runtime{runtime}, Events: r.events, Network: r.network, Metrics: r.metrics,
+	})
+	store.onChange = r.prober.Wake
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := r.prober.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	r.stop = func() { cancel(); group.Wait() }
+	return r
+}
+
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// container adds a container of Pod u1, or another, that runs for an hour.
+func (r *rig) container(uid, id, name string, execs map[string][]fakecri.ExecScript) {
+	now := time.Now()
+	r.runtime.AddContainer(fakecri.Container{
+		Status: cri.Status{
+			Container: cri.Container{ID: id, Name: name, State: cri.StateRunning, Created: now, Labels: map[string]string{cri.LabelPodUID: uid}},
+			Started:   now.Add(-time.Hour),
+		},
+		ExecCalls: execs,
+	})
+}
+
+func (r *rig) edit(change func(*v1alpha1.NodePodProbe)) {
+	m := r.store
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	npp := m.npp
+	if npp == nil {
+		npp = &v1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n1", ResourceVersion: "1"}}
+	}
+	npp = npp.DeepCopy()
+	change(npp)
+	m.replace(npp)
+}
+
+// want replaces the list of probes of a Pod.
+func (r *rig) want(uid string, probes ...v1alpha1.ContainerProbe) {
+	r.edit(func(npp *v1alpha1.NodePodProbe) {
+		npp.Spec.PodProbes = slices.DeleteFunc(npp.Spec.PodProbes, func(p v1alpha1.PodProbe) bool { return p.UID == types.UID(uid) })
+		if len(probes) > 0 {
+			npp.Spec.PodProbes = append(npp.Spec.PodProbes, v1alpha1.PodProbe{Namespace: "shop", Name: "web-" + uid, UID: types.UID(uid), IP: "10.0.0.1", Probes: probes})
+		}
+	})
+}
+
+func (r *rig) told() []string {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	return slices.Clone(r.store.told)
+}
+
+func (r *rig) writes() int {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	return r.store.writes
+}
+
+func (r *rig) fail(err error) {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	r.store.failing = err
+}
+
+func (r *rig) now(uid, name string) string {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	return text(r.store.npp, uid, name)
+}
+
+func execProbe(name, command string, change func(*v1alpha1.ContainerProbeSpec)) v1alpha1.ContainerProbe {
+	p := v1alpha1.ContainerProbe{Name: name, ContainerName: "main"}
+	p.Probe.Exec = &corev1.ExecAction{Command: []string{command}}
+	if change != nil {
+		change(&p.Probe)
+	}
+	return p
+}
+
+func tcpProbe(name string, port int32) v1alpha1.ContainerProbe {
+	p := v1alpha1.ContainerProbe{Name: name, ContainerName: "main"}
+	p.Probe.TCPSocket = &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}
+	return p
+}
+
+func answers(script ...fakecri.ExecScript) map[string][]fakecri.ExecScript {
+	return map[string][]fakecri.ExecScript{"check": script}
+}
+
+func says(text string) fakecri.ExecScript  { return fakecri.ExecScript{Stdout: text} }
+func fails(text string) fakecri.ExecScript { return fakecri.ExecScript{Stderr: text, Code: 1} }
+
+func (r *rig) recorded() (out []string) {
+	for {
+		select {
+		case e := <-r.events.Events:
+			out = append(out, e)
+		default:
+			return out
+		}
+	}
+}
+
+func TestProber(t *testing.T) {
+	cases := map[string]func(*testing.T, *rig){
+		"a command tells its result within the second, and then nothing more": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("data")))
+			r.want("u1", execProbe("m#a", "check", nil))
+			after(time.Second)
+			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
+			writes := r.writes()
+			require.LessOrEqual(t, writes, 2, "Unknown and the first result, or both at once")
+			after(5 * time.Minute)
+			require.Equal(t, writes, r.writes(), "no news, no writes")
+			require.Equal(t, 1, r.runtime.CallsOf("ContainerStatus"), "when a container started is asked once")
+			require.InDelta(t, 301, r.runtime.CallsOf("ExecSync"), 2, "the period is 1 s")
+			after(6 * time.Minute)
+			require.Equal(t, writes+1, r.writes(), "after 600 s the time is refreshed")
+		},
+		"a new message propagates, and events tell of new states": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(fails("init"), fails("init"), says("data"), says("data"), says("data"), says("gate")))
+			r.want("u1", execProbe("m#a", "check", nil))
+			after(20 * time.Second)
+			require.Subset(t, r.told(), []string{"Failed init", "Succeeded data", "Succeeded gate"})
+			require.Equal(t, "Succeeded gate", r.now("u1", "m#a"))
+			events := r.recorded()
+			require.Contains(t, events, "Normal KruiseProbeFailed init")
+			require.Contains(t, events, "Normal KruiseProbeSucceeded data")
+			require.LessOrEqual(t, len(events), 4, "%v", events)
+		},
+		"two probes of one container do not disturb each other": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", map[string][]fakecri.ExecScript{"check": {says("healthy")}, "idle": {fails("busy")}})
+			r.want("u1", execProbe("m#a", "check", nil), execProbe("m#idle", "idle", nil))
+			after(2 * time.Second)
+			writes := r.writes()
+			after(time.Minute)
+			require.Equal(t, "Succeeded healthy", r.now("u1", "m#a"))
+			require.Equal(t, "Failed busy", r.now("u1", "m#idle"))
+			require.Equal(t, writes, r.writes(), "no flapping")
+		},
+		"a container that restarts is Unknown until its first result": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("one")))
+			r.want("u1", execProbe("m#a", "check", func(p *v1alpha1.ContainerProbeSpec) { p.InitialDelaySeconds = 3 }))
+			after(2 * time.Second)
+			r.runtime.Exit("c1", 1)
+			after(2 * time.Second)
+			require.Equal(t, "Failed Container(main) is Non-running", r.now("u1", "m#a"))
+			r.container("u1", "c2", "main", answers(says("two")))
+			require.True(t, r.runtime.Change("c2", func(c *fakecri.Container) { c.Started = time.Now() }))
+			after(2 * time.Second)
+			require.Equal(t, "Unknown ", r.now("u1", "m#a"))
+			after(3 * time.Second)
+			require.Equal(t, "Succeeded two", r.now("u1", "m#a"))
+		},
+		"while the runtime is down the last result stays": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("data")))
+			r.want("u1", execProbe("m#a", "check", nil))
+			after(2 * time.Second)
+			writes := r.writes()
+			r.runtime.SetDown(true)
+			after(time.Minute)
+			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
+			r.runtime.SetDown(false)
+			after(time.Minute)
+			require.Equal(t, writes, r.writes())
+			require.Positive(t, testutil.ToFloat64(r.metrics.misses))
+		},
+		"errors of the runtime are no results, and do not count": func(t *testing.T, r *rig) {
+			broken := fakecri.ExecScript{Err: errors.New("rpc error")}
+			r.container("u1", "c1", "main", answers(says("ok"), broken, fails("1"), broken, fails("2"), says("ok2")))
+			r.want("u1", execProbe("m#a", "check", func(p *v1alpha1.ContainerProbeSpec) { p.FailureThreshold = 2 }))
+			after(4500 * time.Millisecond)
+			require.Equal(t, "Failed 2", r.now("u1", "m#a"))
+			after(2 * time.Second)
+			require.Equal(t, "Succeeded ok2", r.now("u1", "m#a"))
+		},
+		"a command that takes too long has failed": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(fakecri.ExecScript{Delay: time.Hour}))
+			r.want("u1", execProbe("m#a", "check", func(p *v1alpha1.ContainerProbeSpec) { p.TimeoutSeconds = 2 }))
+			after(3 * time.Second)
+			require.Equal(t, "Failed command timed out after 2s", r.now("u1", "m#a"))
+		},
+		"a container without status keeps what was known": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("data")))
+			r.want("u1", execProbe("m#a", "check", nil))
+			after(2 * time.Second)
+			r.container("u1", "c2", "main", answers(says("two")))
+			require.True(t, r.runtime.Change("c2", func(c *fakecri.Container) { c.NilStatus = true }))
+			after(5 * time.Second)
+			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
+			require.True(t, r.runtime.Change("c2", func(c *fakecri.Container) { c.NilStatus = false }))
+			after(2 * time.Second)
+			require.Equal(t, "Succeeded two", r.now("u1", "m#a"))
+		},
+		"a container that does not exist has no result": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("data")))
+			odd := execProbe("m#a", "check", nil)
+			odd.ContainerName = "nope"
+			r.want("u1", odd)
+			after(time.Minute)
+			require.Empty(t, r.now("u1", "m#a"))
+			require.Zero(t, r.writes())
+		},
+		"another command starts from Unknown at once": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", map[string][]fakecri.ExecScript{"check": {says("one")}, "slow": {{Delay: 5 * time.Second, Stdout: "two"}}})
+			hour := func(p *v1alpha1.ContainerProbeSpec) { p.PeriodSeconds, p.TimeoutSeconds = 3600, 10 }
+			r.want("u1", execProbe("m#a", "check", hour))
+			after(2 * time.Second)
+			require.Equal(t, "Succeeded one", r.now("u1", "m#a"))
+			r.want("u1", execProbe("m#a", "slow", hour))
+			after(2 * time.Second)
+			require.Equal(t, "Unknown ", r.now("u1", "m#a"))
+			after(5 * time.Second)
+			require.Equal(t, "Succeeded two", r.now("u1", "m#a"))
+		},
+		"a result of the probe that was is not that of the probe that is": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", map[string][]fakecri.ExecScript{"check": {{Delay: 5 * time.Second, Stdout: "old"}}, "new": {fails("new")}})
+			long := func(p *v1alpha1.ContainerProbeSpec) { p.TimeoutSeconds = 10 }
+			r.want("u1", execProbe("m#a", "check", long))
+			after(2 * time.Second) // it runs
+			r.want("u1", execProbe("m#a", "new", long))
+			after(10 * time.Second)
+			require.NotContains(t, r.told(), "Succeeded old")
+			require.Equal(t, "Failed new", r.now("u1", "m#a"))
+		},
+		"a shorter period counts at once": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("one"), says("two")))
+			r.want("u1", execProbe("m#a", "check", func(p *v1alpha1.ContainerProbeSpec) { p.PeriodSeconds = 3600 }))
+			after(5 * time.Second)
+			require.Equal(t, 1, r.runtime.CallsOf("ExecSync"))
+			r.want("u1", execProbe("m#a", "check", func(p *v1alpha1.ContainerProbeSpec) { p.PeriodSeconds = 2 }))
+			after(time.Second)
+			require.Equal(t, "Succeeded two", r.now("u1", "m#a"))
+			after(10 * time.Second)
+			require.InDelta(t, 7, r.runtime.CallsOf("ExecSync"), 1)
+		},
+		"a probe that is stopped and wanted again in the same moment runs": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(fakecri.ExecScript{Delay: 3 * time.Second, Stdout: "first"}, says("second")))
+			long := func(p *v1alpha1.ContainerProbeSpec) { p.TimeoutSeconds = 10 }
+			r.want("u1", execProbe("m#a", "check", long))
+			after(time.Second) // it runs
+			r.want("u1")
+			after(600 * time.Millisecond)
+			r.want("u1", execProbe("m#a", "check", long))
+			after(time.Second)
+			require.Equal(t, "Succeeded second", r.now("u1", "m#a"))
+			after(5 * time.Second)
+			require.NotContains(t, r.told(), "Succeeded first")
+		},
+		"without NodePodProbe nothing runs, and it may come back as another": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("data")))
+			r.want("u1", execProbe("m#a", "check", nil))
+			after(2 * time.Second)
+			r.store.mu.Lock()
+			r.store.npp = nil
+			r.store.mu.Unlock()
+			r.prober.Wake()
+			after(2 * time.Second)
+			calls := len(r.runtime.Calls())
+			after(time.Minute)
+			require.Len(t, r.runtime.Calls(), calls)
+			require.Zero(t, testutil.ToFloat64(r.metrics.probes))
+			r.want("u1", execProbe("m#a", "check", nil))
+			after(2 * time.Second)
+			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
+		},
+		"results of Pods that are not listed any more go": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("data")))
+			r.container("u2", "c2", "main", answers(says("data")))
+			r.want("u1", execProbe("m#a", "check", nil))
+			r.want("u2", execProbe("m#a", "check", nil))
+			after(2 * time.Second)
+			require.Equal(t, "Succeeded data", r.now("u2", "m#a"))
+			r.want("u1")
+			after(2 * time.Second)
+			require.Empty(t, r.now("u1", "m#a"))
+			require.Equal(t, "Succeeded data", r.now("u2", "m#a"))
+		},
+		"the network is asked at the Pod's IP, and not before there is one": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", nil)
+			get := v1alpha1.ContainerProbe{Name: "m#h", ContainerName: "main"}
+			get.Probe.HTTPGet = &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}
+			r.want("u1", tcpProbe("m#a", 80), get)
+			r.edit(func(npp *v1alpha1.NodePodProbe) { npp.Spec.PodProbes[0].IP = "" })
+			after(5 * time.Second)
+			require.NotContains(t, r.told(), "Failed")
+			require.Equal(t, "Unknown ", r.now("u1", "m#a"))
+			r.edit(func(npp *v1alpha1.NodePodProbe) { npp.Spec.PodProbes[0].IP = "10.0.0.7" })
+			after(2 * time.Second)
+			require.Equal(t, "Succeeded ", r.now("u1", "m#a"))
+			require.Equal(t, "Succeeded ", r.now("u1", "m#h"))
+			r.network.mu.Lock()
+			defer r.network.mu.Unlock()
+			require.Contains(t, r.network.asked, "tcp 10.0.0.7:80")
+			require.Contains(t, r.network.asked, "http 10.0.0.7:8080/healthz")
+		},
+		"a panic over one probe leaves the others alone": func(t *testing.T, r *rig) {
+			r.network.answer = func(asked string) Result {
+				if asked == "tcp 10.0.0.1:1" {
+					panic("odd container")
+				}
+				return Result{State: v1alpha1.ProbeSucceeded}
+			}
+			r.container("u1", "c1", "main", nil)
+			odd := tcpProbe("m#odd", 1)
+			r.want("u1", tcpProbe("m#a", 80), odd)
+			after(5 * time.Second)
+			require.Equal(t, "Succeeded ", r.now("u1", "m#a"))
+			require.Equal(t, "Unknown ", r.now("u1", "m#odd"))
+		},
+		"results outlive an API server that is away": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("data")))
+			r.fail(errors.New("connection refused"))
+			r.want("u1", execProbe("m#a", "check", nil))
+			after(time.Minute)
+			require.Less(t, r.writes(), 20, "backoff")
+			r.fail(nil)
+			after(15 * time.Second)
+			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
+		},
+		"a conflict costs a second try, and other writers keep what they wrote": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("data")))
+			r.fail(apierrors.NewConflict(nodePodProbes, "node", errors.New("changed")))
+			r.want("u1", execProbe("m#a", "check", nil))
+			after(time.Second)
+			r.fail(nil)
+			r.container("u2", "c2", "main", answers(says("two")))
+			r.want("u2", execProbe("m#a", "check", nil))
+			after(5 * time.Second)
+			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
+			require.Equal(t, "Succeeded two", r.now("u2", "m#a"))
+		},
+		"what somebody else writes into the status is put right": func(t *testing.T, r *rig) {
+			r.container("u1", "c1", "main", answers(says("data")))
+			r.want("u1", execProbe("m#a", "check", nil))
+			after(2 * time.Second)
+			r.edit(func(npp *v1alpha1.NodePodProbe) { npp.Status = v1alpha1.NodePodProbeStatus{} })
+			after(2 * time.Second)
+			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
+		},
+		"a message that changes all the time floods neither the API server nor the events": func(t *testing.T, r *rig) {
+			script := make([]fakecri.ExecScript, 0, 200)
+			for i := range 200 {
+				script = append(script, says(fmt.Sprint(i)))
+			}
+			for i := range 50 {
+				uid := fmt.Sprint("u", i+1)
+				r.container(uid, "c-"+uid, "main", answers(script...))
+				r.want(uid, execProbe("m#a", "check", nil))
+			}
+			after(3 * time.Second)
+			before := r.writes()
+			after(100 * time.Second)
+			require.LessOrEqual(t, r.writes()-before, 201, "of 5,000 results, two writes a second at most")
+			require.LessOrEqual(t, len(r.recorded()), 50*(2+2))
+		},
+	}
+	for name, check := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, &memory{}, fakecri.New("containerd"))
+				defer r.stop()
+				after(2 * time.Hour) // no NodePodProbe yet; probes that come now start at once
+				check(t, r)
+			})
+		})
+	}
+}
+
+// What is known of a container that still runs survives a restart of the agent.
+func TestARestartFlipsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, runtime := &memory{}, fakecri.New("containerd")
+		r := start(t, store, runtime)
+		r.container("u1", "c1", "main", answers(says("data")))
+		r.container("u2", "c2", "main", answers(says("data"), says("data"), says("data"), fails("no")))
+		r.container("u3", "c3", "main", answers(says("data")))
+		for _, uid := range []string{"u1", "u2", "u3"} {
+			r.want(uid, execProbe("m#a", "check", nil))
+		}
+		after(3 * time.Second)
+		r.stop()
+		after(time.Minute)
+		r.container("u3", "c3-new", "main", map[string][]fakecri.ExecScript{"check": {{Err: errors.New("rpc error")}}})
+		require.True(t, runtime.Change("c3-new", func(c *fakecri.Container) { c.Started = time.Now() }))
+		store.mu.Lock()
+		store.told = nil
+		store.mu.Unlock()
+
+		r = start(t, store, runtime)
+		defer r.stop()
+		after(10 * time.Second)
+		require.NotContains(t, r.told(), "Unknown ")
+		require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
+		require.Equal(t, "Failed no", r.now("u2", "m#a"), "new results count")
+		require.Equal(t, "Unknown ", r.now("u3", "m#a"), "of a new container nothing is known")
+		require.Equal(t, []string{"Normal KruiseProbeFailed ", "Normal KruiseProbeFailed no"}, slices.Sorted(slices.Values(r.recorded())))
+	})
+}
+
+// Thousands of probes must not become thousands of commands at once.
+func TestCommandsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := &counting{Runtime: fakecri.New("containerd")}
+		r := start(t, &memory{}, runtime.Runtime)
+		r.stop()
+		r.prober = New(Options{Store: r.store, Runtimes: []cri.Runtime{runtime}, Events: r.events})
+		r.store.onChange = r.prober.Wake
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { _ = r.prober.Run(ctx) })
+		for i := range 200 {
+			uid := fmt.Sprint("u", i)
+			r.container(uid, "c-"+uid, "main", answers(fakecri.ExecScript{Delay: 500 * time.Millisecond, Stdout: "ok"}))
+			r.want(uid, execProbe("m#a", "check", nil))
+		}
+		after(10 * time.Second)
+		for i := range 200 {
+			require.Equal(t, "Succeeded ok", r.now(fmt.Sprint("u", i), "m#a"))
+		}
+		cancel()
+		group.Wait()
+		require.Equal(t, execs, runtime.most)
+	})
+}
+
+// counting counts concurrent commands.
+type counting struct {
+	*fakecri.Runtime
+	mu        sync.Mutex
+	now, most int
+}
+
+func (c *counting) Exec(ctx context.Context, id string, command []string, timeout time.Duration) ([]byte, error) {
+	c.mu.Lock()
+	c.now++
+	c.most = max(c.most, c.now)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.now--
+		c.mu.Unlock()
+	}()
+	return c.Runtime.Exec(ctx, id, command, timeout)
+}
+
+// A Pod may run in any runtime of the node, and be known there by another UID.
+func TestTheRuntimeOfAPodIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		second := fakecri.New("cri-o")
+		r := start(t, &memory{}, second)
+		r.stop()
+		first := fakecri.New("containerd")
+		first.SetDown(true)
+		r.prober = New(Options{
+			Store: r.store, Runtimes: []cri.Runtime{first, second}, Events: r.events,
+			RuntimeUID: func(_ context.Context, task Task) string { return "source-of-" + string(task.Key.UID) },
+		})
+		r.store.onChange = r.prober.Wake
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { _ = r.prober.Run(ctx) })
+		r.container("source-of-u1", "c1", "main", answers(says("data")))
+		r.want("u1", execProbe("m#a", "check", nil))
+		after(3 * time.Second)
+		require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
+		cancel()
+		group.Wait()
+	})
+}
+
+func TestNotReadyBeforeTheCacheIs(t *testing.T) {
+	synced := false
+	p := New(Options{Synced: func() bool { return synced }})
+	require.EqualError(t, p.Ready(), "not synced")
+	require.Equal(t, "nodePodProbeInformerSynced", p.Name())
+	synced = true
+	require.NoError(t, p.Ready())
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package containerrecreaterequest registers admission and conversion of
+// ContainerRecreateRequests. One mutating webhook validates a request and fills it in with what
+// its Pod says (container-recreate.md 3); the rules are in internal/valid. It only reads, so that
+// a dry run needs no care.
+package containerrecreaterequest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
+
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/features"
+	"github.com/kruisectl/kruisectl/internal/recreatelabel"
+	"github.com/kruisectl/kruisectl/internal/valid"
+	"github.com/kruisectl/kruisectl/webhook/admit"
+)
+
+// Options are what admission of ContainerRecreateRequests needs.
+type Options struct {
+	Features *features.Set
+	// Live reads the Pod: which run of a container is meant must not be a matter of a cache.
+	Live client.Reader
+	// Nodes reads Nodes, and may be a cache: what matters of one does not change.
+	Nodes client.Reader
+}
+
+// Register serves admission of ContainerRecreateRequests under the paths that platform.md 3.5
+// fixes.
+func Register(hs admit.Handlers, o Options) {
+	rules := admit.Rules[*v1beta1.ContainerRecreateRequest]{
+		Kind: v1beta1.GroupVersion.WithKind("ContainerRecreateRequest"),
+		Versions: []admit.Version[*v1beta1.ContainerRecreateRequest]{
+			admit.TwoWay[*v1beta1.ContainerRecreateRequest, *v1beta1.ContainerRecreateRequest]("v1beta1", nil, nil),
+			admit.TwoWay("v1alpha1", v1alpha1.ContainerRecreateRequestToHub, v1alpha1.ContainerRecreateRequestFromHub),
+		},
+		Gates:    []features.Gate{features.KruiseDaemon},
+		Features: o.Features,
+		Code:     http.StatusBadRequest,
+	}
+	hs.Add(rules.Resolver(o.resolve), "/mutate-apps-kruise-io-containerrecreaterequest", "/mutate-apps-kruise-io-v1alpha1-containerrecreaterequest")
+}
+
+// Converter converts ContainerRecreateRequests of all versions for /convert.
+func Converter() (*v1beta1.ContainerRecreateRequest, conversion.SpokeConverter[*v1beta1.ContainerRecreateRequest]) {
+	return &v1beta1.ContainerRecreateRequest{}, conversion.NewSpokeConverter(&v1alpha1.ContainerRecreateRequest{},
+		v1alpha1.ContainerRecreateRequestFromHub, v1alpha1.ContainerRecreateRequestToHub)
+}
+
+type request = admit.Request[*v1beta1.ContainerRecreateRequest]
+
+func (o Options) resolve(ctx context.Context, r request) ([]string, field.ErrorList, error) {
+	if r.Old != nil {
+		return nil, nil, update(r)
+	}
+	crr := r.New
+	if errs := valid.ContainerRecreateRequest(crr, valid.Options{V1alpha1: r.Version == "v1alpha1"}); len(errs) > 0 {
+		return nil, errs, nil
+	}
+	pod, node, err := o.target(ctx, crr)
+	if err != nil {
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	if errs := valid.ContainerRecreateRequestTarget(crr, pod, node); len(errs) > 0 {
+		return nil, errs, nil
+	}
+	fill(crr, pod, node)
+	return valid.ContainerRecreateRequestWarnings(crr, pod), nil, nil
+}
+
+// update lets nothing of the request change. The annotation of v1alpha1 is a part of the status,
+// and a client of that version would write it there.
+func update(r request) error {
+	valid.KeepRecreateFields(r.Old, r.New)
+	if err := valid.ContainerRecreateRequestUpdate(r.Old, r.New); err != nil {
+		return admit.Deny("%s", err.Error())
+	}
+	const key = v1beta1.RecreateUnreadyAcquiredAnnotation
+	if r.Version == "v1alpha1" {
+		if was := r.OldWritten.GetAnnotations()[key]; was != "" && was != r.Written.GetAnnotations()[key] {
+			return admit.Deny("not allowed to update immutable annotation %s", key)
+		}
+	}
+	return nil
+}
+
+// target reads the Pod of the request and its Node; either is nil when there is none.
+func (o Options) target(ctx context.Context, crr *v1beta1.ContainerRecreateRequest) (*corev1.Pod, *corev1.Node, error) {
+	pod, node := &corev1.Pod{}, &corev1.Node{}
+	switch err := o.Live.Get(ctx, types.NamespacedName{Namespace: crr.Namespace, Name: crr.Spec.PodName}, pod); {
+	case apierrors.IsNotFound(err):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("getting Pod %s: %w", crr.Spec.PodName, err)
+	case pod.Spec.NodeName == "":
+		return pod, nil, nil
+	}
+	err := o.Nodes.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)
+	if apierrors.IsNotFound(err) { // it may be younger than a cache
+		err = o.Live.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return pod, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("getting Node %s: %w", pod.Spec.NodeName, err)
+	}
+	return pod, node, nil
+}
+
+// fill writes into a valid request what manager and node agent need to know of its Pod.
+func fill(crr *v1beta1.ContainerRecreateRequest, pod *corev1.Pod, node *corev1.Node) {
+	v1beta1.SetDefaultsContainerRecreateRequest(crr)
+	if s := crr.Spec.Strategy; s.TerminationGracePeriodSeconds == nil && pod.Spec.TerminationGracePeriodSeconds != nil {
+		s.TerminationGracePeriodSeconds = new(*pod.Spec.TerminationGracePeriodSeconds)
+	}
+	for i := range crr.Spec.Containers {
+		if c, ok := valid.RecreatedContainer(pod, crr.Spec.Containers[i].Name); ok {
+			crr.Spec.Containers[i] = c
+		}
+	}
+	put(&crr.Labels, v1beta1.RecreateActiveLabel, "true")
+	put(&crr.Labels, v1beta1.RecreatePodUIDLabel, string(pod.UID))
+	put(&crr.Labels, v1beta1.RecreateNodeNameLabel, recreatelabel.Node(node.Name))
+	delete(crr.Annotations, v1beta1.RecreateNodeNameAnnotation)
+	if full := recreatelabel.Annotation(node.Name); full != "" {
+		put(&crr.Annotations, v1beta1.RecreateNodeNameAnnotation, full)
+	}
+	if node.Labels[v1beta1.VirtualKubeletLabel] == v1beta1.VirtualKubelet {
+		put(&crr.Labels, v1beta1.VirtualKubeletLabel, v1beta1.VirtualKubelet)
+	}
+}
+
+func put(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}
