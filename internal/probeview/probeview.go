@@ -13,11 +13,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/podprobe"
 )
 
 // Who runs a probe.
@@ -66,7 +65,7 @@ type Input struct {
 func VirtualNodes(nodes []corev1.Node) map[string]bool {
 	m := map[string]bool{}
 	for i := range nodes {
-		if nodes[i].Labels["type"] == "virtual-kubelet" {
+		if podprobe.IsVirtual(&nodes[i]) {
 			m[nodes[i].Name] = true
 		}
 	}
@@ -83,12 +82,12 @@ func Join(in Input) []Row {
 	rows := []Row{}
 	for i := range in.Pods {
 		p := &in.Pods[i]
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil {
+		if !podprobe.Active(p) {
 			continue
 		}
 		for j := range in.Markers {
 			m := &in.Markers[j]
-			if m.DeletionTimestamp != nil || !selects(m, p) {
+			if m.DeletionTimestamp != nil || !podprobe.Selects(m, p) {
 				continue
 			}
 			for k := range m.Spec.Probes {
@@ -100,15 +99,6 @@ func Join(in Input) []Row {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Marker, b.Marker), cmp.Compare(a.Probe, b.Probe))
 	})
 	return rows
-}
-
-// selects: an empty selector selects nothing.
-func selects(m *v1alpha1.PodProbeMarker, p *corev1.Pod) bool {
-	if m.Namespace != p.Namespace || m.Spec.Selector == nil || len(m.Spec.Selector.MatchLabels)+len(m.Spec.Selector.MatchExpressions) == 0 {
-		return false
-	}
-	s, err := metav1.LabelSelectorAsSelector(m.Spec.Selector)
-	return err == nil && s.Matches(labels.Set(p.Labels))
 }
 
 func one(in Input, npp *v1alpha1.NodePodProbe, p *corev1.Pod, m *v1alpha1.PodProbeMarker, probe *v1alpha1.PodContainerProbe) Row {
@@ -153,7 +143,7 @@ func onVirtual(r *Row, p *corev1.Pod, probe *v1alpha1.PodContainerProbe, cond *c
 }
 
 func onNode(r *Row, in Input, npp *v1alpha1.NodePodProbe, p *corev1.Pod, m *v1alpha1.PodProbeMarker, probe *v1alpha1.PodContainerProbe, cond *corev1.PodCondition) {
-	key := m.Name + "#" + probe.Name
+	key := podprobe.Key(m.Name, probe.Name)
 	if s := result(npp, p, key); s != nil {
 		r.State, r.Message, r.Last, r.Since = string(s.State), s.Message, s.LastProbeTime.Time, s.LastTransitionTime.Time
 		r.Reason = behind(probe, s, cond)
