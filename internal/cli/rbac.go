@@ -97,8 +97,8 @@ var needs = map[string]permissions{
 
 // around adds what `why` looks at besides the workload.
 func around(p permissions) permissions {
-	p.namespaced = append(p.namespaced, rule("apps.kruise.io", "imagepulljobs", "list"))
-	p.cluster = append(p.cluster, rule("", "nodes", "get"), rule("apps.kruise.io", "nodeimages", "get"))
+	p.namespaced = append(p.namespaced, rule("apps.kruise.io", "imagepulljobs containerrecreaterequests", "get list"))
+	p.cluster = append(p.cluster, rule("", "nodes", "get"), rule("apps.kruise.io", "nodeimages", "get list"))
 	return p
 }
 
