@@ -102,7 +102,7 @@ func TestManagerWithoutWebhookConfigurationsDoesNotStart(t *testing.T) {
 	if err := c.client.Delete(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	m := c.start(nil, "--webhook-initialize-timeout=2s")
+	m := c.start(nil, "--webhook-initialize-timeout=10s")
 	err := m.wait()
 	if err == nil || !strings.Contains(err.Error(), "not found ValidatingWebhookConfiguration kruise-validating-webhook-configuration") {
 		t.Errorf("it ended with %v", err)
