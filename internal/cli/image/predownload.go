@@ -72,7 +72,7 @@ func newPredownload(f *factory.Factory) *cobra.Command {
 			"  current   the nodes of its pods\n" +
 			"  eligible  every node that its pods may run on",
 		Example: "  kruisectl image predownload cloneset/web --image app=repo/web:2 --wait\n" +
-			"  kruisectl image predownload ads/agent --image app=repo/agent:2 --nodes=eligible\n" +
+			"  kruisectl image predownload ads/agent --image app=repo/a:2 --nodes=eligible\n" +
 			"  kruisectl image predownload -f web.yaml --wait --min-succeeded 90%",
 		ValidArgsFunction: object.Complete(f, adapter.Kinds()),
 		Annotations:       map[string]string{out.ExitCodes: pullCodes, out.SeeAlso: "kruisectl set image --predownload, kruisectl image status"},
@@ -85,6 +85,7 @@ func newPredownload(f *factory.Factory) *cobra.Command {
 	o.files.AddTo(fs, "pull for")
 	o.job.AddTo(fs, predownloadParallelism)
 	o.write.AddTo(fs)
+	fs.Lookup("force").Usage = "replace a job of the same name that has ended or has another spec"
 	o.wait.AddTo(fs)
 	o.output.AddTo(fs, "name")
 	_ = cmd.RegisterFlagCompletionFunc("nodes", cobra.FixedCompletions([]string{nodesCurrent, nodesEligible}, cobra.ShellCompDirectiveNoFileComp))
