@@ -126,11 +126,21 @@ func (r *Reconciler) forgetOld(ctx context.Context, snap *Snapshot) error {
 // or has until now. The API server is asked for them: a mark that the cache does not show yet
 // would stay for good.
 func (r *Reconciler) unmarkAll(ctx context.Context, snap Snapshot, versions, staying []*v1alpha1.PodProbeMarker) error {
-	var err error
-	if snap.Pods, err = r.livePods(ctx, snap.Marker); err != nil {
+	pods, err := r.livePods(ctx, snap.Marker)
+	if err != nil {
 		return err
 	}
-	snap.Pods = append(snap.Pods, snap.Lost...)
+	// Pods that leave the selection at this moment may be in the cache alone.
+	known := map[types.UID]bool{}
+	for _, pod := range pods {
+		known[pod.UID] = true
+	}
+	for _, pod := range slices.Concat(snap.Pods, snap.Lost) {
+		if !known[pod.UID] {
+			pods = append(pods, pod)
+		}
+	}
+	snap.Pods = pods
 	var errs []error
 	for _, version := range versions {
 		snap.Marker = version

@@ -148,8 +148,8 @@ func Unmark(pod *corev1.Pod, m *v1alpha1.PodProbeMarker, others []*v1alpha1.PodP
 		}
 		for i := range other.Spec.Probes {
 			probe := &other.Spec.Probes[i]
-			if !conditions && probe.PodConditionType == "" {
-				continue // it never has a result there
+			if !conditions && ConditionStatus(pod, probe.PodConditionType) == "" {
+				continue // it has no result there
 			}
 			kept["condition "+probe.PodConditionType] = true
 			for _, policy := range probe.MarkerPolicy {

@@ -380,7 +380,7 @@ func (w *world) changePod(i id, p *corev1.Pod, node string) {
 		next.Status.PodIP = rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.2"}).Draw(w.T, "ip")
 	case "label":
 		w.moved[p.UID] = true
-		if w.tampered {
+		if w.tampered || w.server.objects[id{"Node", "", p.Spec.NodeName}] == nil {
 			w.strays[p.UID] = true
 		}
 		if next.Labels == nil {
