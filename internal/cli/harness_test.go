@@ -63,7 +63,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, objects: objects, name: "kruisectl", env: map[string]string{}, deny: map[string]bool{}}
-	base := fake.NewClientBuilder().WithScheme(s).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(s)).WithObjects(objects...).WithStatusSubresource(&v1beta1.CloneSet{}, &v1beta1.StatefulSet{}, &v1beta1.DaemonSet{}, &v1beta1.ImagePullJob{}, &corev1.Pod{}).Build()
+	base := fake.NewClientBuilder().WithScheme(s).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(s)).WithObjects(objects...).WithStatusSubresource(&v1beta1.CloneSet{}, &v1beta1.StatefulSet{}, &v1beta1.DaemonSet{}, &v1beta1.ImagePullJob{}, &v1beta1.ImageListPullJob{}, &v1beta1.NodeImage{}, &v1beta1.ContainerRecreateRequest{}, &corev1.Pod{}).Build()
 	note := func(verb string, obj client.Object, dry []string) {
 		if len(dry) == 0 {
 			w.writes = append(w.writes, fmt.Sprintf("%s %s", verb, obj.GetName()))
@@ -107,7 +107,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			return c.Update(ctx, obj, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			note("delete", obj, nil)
+			o := (&client.DeleteOptions{}).ApplyOptions(opts)
+			note("delete", obj, o.DryRun)
 			return c.Delete(ctx, obj, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -147,6 +148,9 @@ func dryPatch(obj client.Object, p client.Patch) error {
 
 func (w *world) forbidden(list client.ObjectList) error {
 	kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1."), "List")
+	if u, ok := list.(*unstructured.UnstructuredList); ok {
+		kind = strings.TrimSuffix(u.GetKind(), "List")
+	}
 	if w.deny[kind] {
 		return forbidden(kind)
 	}

@@ -39,6 +39,14 @@ var writing = []string{
 	"scale clone/web --replicas=3",
 	"scaledown web --pods web-a",
 	"image pull repo/web:4",
+	"image pull repo/web:4 repo/log:4",
+	"image predownload clone/web --image app=repo/web:4",
+	"image retry pull-web",
+	"image cancel pull-web",
+	"container restart web-a",
+	"container restart clone/web",
+	"container cancel r",
+	"create containerrecreaterequest r9 --pod web-a",
 }
 
 // pausedFor is a shop in which the command has something to do.
@@ -58,7 +66,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	for _, line := range writing {
 		for _, mode := range []string{"client", "server"} {
 			t.Run(line+" "+mode, func(t *testing.T) {
-				w := pausedFor(line).world(t)
+				w := newWorld(t, join(pausedFor(line).objects(), done(oneBad), []client.Object{crr("r", v1beta1.RecreatePending, "")})...)
 				r := w.run(append(strings.Fields(line), "--dry-run="+mode)...)
 				if r.code != 0 || len(r.writes) > 0 {
 					t.Errorf("wrote %v\n%s", r.writes, r)
@@ -84,7 +92,7 @@ func TestEveryWritingCommandIsInTheDryRunTest(t *testing.T) {
 	walk(root, func(c *cobra.Command) {
 		path := strings.TrimPrefix(c.CommandPath(), "kruisectl ")
 		group, _, _ := strings.Cut(path, " ")
-		if c.Flags().Lookup("dry-run") != nil && !listed[path] && slices.Contains([]string{"rollout", "set", "image", "scale", "scaledown"}, group) {
+		if c.Flags().Lookup("dry-run") != nil && !listed[path] && slices.Contains([]string{"rollout", "set", "image", "container", "create", "scale", "scaledown"}, group) {
 			t.Errorf("%s has --dry-run and is not tested for it", path)
 		}
 	})
@@ -101,8 +109,10 @@ func TestReadingCommandsWriteNothing(t *testing.T) {
 	for _, line := range []string{
 		"rollout status clone/web", "rollout watch clone/web", "rollout history clone/web", "rollout preview clone/web --image app=x:1",
 		"why clone/web", "why pod/web-a", "inplace status web-a",
+		"image status pull-web", "image wait pull-web", "image list", "image nodes", "image nodes repo/web:2",
+		"container list", "container wait r", "probe", "probe web-a",
 	} {
-		if r := newShop(10).world(t).run(strings.Fields(line)...); len(r.writes) > 0 {
+		if r := newWorld(t, join(newShop(10).objects(), done(oneBad), []client.Object{crr("r", v1beta1.RecreateCompleted, "pod has gone")})...).run(strings.Fields(line)...); len(r.writes) > 0 {
 			t.Errorf("%s wrote %v", line, r.writes)
 		}
 	}

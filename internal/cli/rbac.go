@@ -21,6 +21,9 @@ type permissions struct {
 	namespaced, cluster []rbacv1.PolicyRule
 }
 
+// imageJobs are the resources behind the commands of images.
+const imageJobs = "imagepulljobs imagelistpulljobs"
+
 // workloads are the resources that rollout commands work on.
 const workloads = "clonesets statefulsets daemonsets"
 
@@ -67,12 +70,25 @@ var needs = map[string]permissions{
 	"scale": with(rule("apps.kruise.io", "clonesets statefulsets", "get list"), rule("apps.kruise.io", "clonesets/scale statefulsets/scale", "patch"),
 		rule("apps", "deployments statefulsets replicasets", "get list"), rule("apps", "deployments/scale statefulsets/scale replicasets/scale", "patch"),
 		rule("autoscaling", "horizontalpodautoscalers", "list")),
-	"scaledown":      with(rule("apps.kruise.io", "clonesets statefulsets", "get list patch"), rule("autoscaling", "horizontalpodautoscalers", "list")),
-	"why":            around(with(readSet, rule("", "pods", "get"))),
-	"inplace status": around(with(readSet, rule("", "pods", "get"))),
-	"image pull":     jobs("get list create delete"),
-	"image status":   jobs("get list"),
-	"image wait":     jobs("get list"),
+	"scaledown":                       with(rule("apps.kruise.io", "clonesets statefulsets", "get list patch"), rule("autoscaling", "horizontalpodautoscalers", "list")),
+	"why":                             around(with(readSet, rule("", "pods", "get"))),
+	"inplace status":                  around(with(readSet, rule("", "pods", "get"))),
+	"container restart":               requests("get list watch create"),
+	"create containerrecreaterequest": requests("get list watch create"),
+	"container list":                  requests("list"),
+	"container wait":                  requests("get list watch"),
+	"container cancel":                requests("get delete"),
+	"image pull":                      jobs("get list watch create delete"),
+	"image status":                    jobs("get list watch create delete"), // the last two for the actions of its screen
+	"image wait":                      jobs("get list watch"),
+	"image list":                      {namespaced: []rbacv1.PolicyRule{rule("apps.kruise.io", imageJobs, "list")}},
+	"image nodes":                     {cluster: []rbacv1.PolicyRule{rule("apps.kruise.io", "nodeimages", "list"), rule("", "nodes", "list")}},
+	"image retry":                     jobs("get list watch create"),
+	"image cancel":                    jobs("get list delete"),
+	"image predownload": {
+		namespaced: append(jobs("get list watch create delete").namespaced, rule("apps.kruise.io", workloads, "get")),
+		cluster:    append(jobs("").cluster, rule("", "nodes", "list")),
+	},
 }
 
 // around adds what `why` looks at besides the workload.
@@ -82,10 +98,18 @@ func around(p permissions) permissions {
 	return p
 }
 
+// requests are what restarts of containers need; the workload may be one of Kubernetes.
+func requests(verbs string) permissions {
+	return permissions{namespaced: []rbacv1.PolicyRule{
+		rule("apps.kruise.io", "containerrecreaterequests", verbs), rule("", "pods", "get list watch"),
+		rule("apps.kruise.io", workloads, "get"), rule("apps", "deployments statefulsets daemonsets", "get"), rule("apps", "replicasets", "get list"),
+	}}
+}
+
 func jobs(verbs string) permissions {
 	return permissions{
-		namespaced: []rbacv1.PolicyRule{rule("apps.kruise.io", "imagepulljobs", verbs)},
-		cluster:    []rbacv1.PolicyRule{rule("apps.kruise.io", "nodeimages", "list")},
+		namespaced: []rbacv1.PolicyRule{rule("apps.kruise.io", imageJobs, verbs), rule("", "pods", "list")},
+		cluster:    []rbacv1.PolicyRule{rule("apps.kruise.io", "nodeimages", "list watch")},
 	}
 }
 

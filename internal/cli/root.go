@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kruisectl/kruisectl/internal/cli/container"
 	"github.com/kruisectl/kruisectl/internal/cli/controlplane"
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/image"
@@ -77,6 +78,8 @@ func newRoot(f *factory.Factory, cfg *config) *cobra.Command {
 	add("workloads", append(scale.Commands(f), set.Commands(f)...)...)
 	add("insight", why.Commands(f)...)
 	add("images", image.Commands(f, imageScreen)...)
+	add("images", container.Commands(f)...)
+	add("workloads", newCreate(f))
 	add("other", newCompletion(), newOptions())
 	root.SetHelpCommandGroupID("other")
 	root.SetIn(f.In)
@@ -169,6 +172,17 @@ func newCompletion() *cobra.Command {
 			return out.UsageNext(cmd.CommandPath()+" bash", fmt.Errorf("name one shell: %s", strings.Join(shells, ", ")))
 		},
 	}
+}
+
+// newCreate holds the generators of objects.
+func newCreate(f *factory.Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "create",
+		Short:   "Create objects",
+		Example: "  kruisectl create containerrecreaterequest r1 --pod web-x7k9w",
+	}
+	cmd.AddCommand(container.NewCreate(f))
+	return cmd
 }
 
 func newOptions() *cobra.Command {

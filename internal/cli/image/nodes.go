@@ -143,6 +143,9 @@ func (o *nodesOptions) print(ref imageref.Ref, list []pull.Presence, format out.
 		if p.State == string(v1beta1.ImagePhasePulling) {
 			state += fmt.Sprintf(" %d%%", p.Progress)
 		}
+		if p.State == pull.PresentKubelet {
+			state = "Present (kubelet)"
+		}
 		if !p.Since.IsZero() {
 			since = out.Age(now.Sub(p.Since))
 		}

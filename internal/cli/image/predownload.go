@@ -72,7 +72,7 @@ func newPredownload(f *factory.Factory) *cobra.Command {
 			"  current   the nodes of its pods\n" +
 			"  eligible  every node that its pods may run on",
 		Example: "  kruisectl image predownload cloneset/web --image app=repo/web:2 --wait\n" +
-			"  kruisectl image predownload ads/agent --image app=repo/agent:2 --nodes=eligible\n" +
+			"  kruisectl image predownload ads/agent --image app=repo/a:2 --nodes=eligible\n" +
 			"  kruisectl image predownload -f web.yaml --wait --min-succeeded 90%",
 		ValidArgsFunction: object.Complete(f, adapter.Kinds()),
 		Annotations:       map[string]string{out.ExitCodes: pullCodes, out.SeeAlso: "kruisectl set image --predownload, kruisectl image status"},

@@ -316,7 +316,7 @@ func Client(f *factory.Factory, doing string) (client.WithWatch, error) {
 }
 
 // commands are the first words of this tool's commands that findings point to.
-var commands = []string{"rollout ", "why ", "status", "image ", "set ", "inplace ", "scale ", "scaledown "}
+var commands = []string{"rollout ", "why ", "status", "image ", "set ", "inplace ", "scale ", "scaledown ", "container ", "probe "}
 
 // Next puts the program's name in front of each line that is one of its commands;
 // anything else is a sentence or another program's command and stays.
@@ -341,6 +341,8 @@ var phrases = map[string]string{
 	"rollout canary": "make a canary of", "rollout promote": "promote", "rollout abort": "abort", "rollout retry": "retry", "rollout wait": "wait for",
 	"scale": "scale", "scaledown": "scale down",
 	"why": "explain", "inplace status": "explain", "image status": "show", "image wait": "wait for",
+	"container restart": "restart containers of", "container list": "list requests of", "container wait": "wait for", "container cancel": "cancel",
+	"image retry": "pull again for", "image cancel": "cancel", "image predownload": "pull the next images of",
 }
 
 // Phrase completes "cannot …" for a command.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
+	"github.com/kruisectl/kruisectl/internal/cli/image"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
@@ -22,6 +23,7 @@ type canaryOptions struct {
 	f      *factory.Factory
 	images []string
 	env    []string
+	first  image.Before
 	write  object.Write
 	wait   waitFlags
 	output out.Output
@@ -37,6 +39,7 @@ func newCanary(f *factory.Factory) *cobra.Command {
 			"and moves no pod.",
 		Example: "  kruisectl rollout canary cloneset/web 10% --image app=repo/web:2\n" +
 			"  kruisectl rollout canary asts/db 1 --image app=repo/db:2 --wait\n" +
+			"  kruisectl rollout canary cloneset/web 10% --image app=repo/web:2 --predownload\n" +
 			"  kruisectl rollout canary ads/agent 5% --env MODE=fast --dry-run=server",
 		ValidArgsFunction: object.Complete(f, partitioned),
 		Annotations:       map[string]string{out.ExitCodes: waitCodes, out.SeeAlso: "kruisectl rollout promote, kruisectl rollout abort"},
@@ -46,6 +49,7 @@ func newCanary(f *factory.Factory) *cobra.Command {
 	fs.StringArrayVar(&o.images, "image", nil, "new image as CONTAINER=IMAGE (repeat)")
 	fs.StringArrayVar(&o.env, "env", nil, "variable as NAME=VALUE, set in every container (repeat)")
 	out.Group(fs, "Change", "image", "env")
+	o.first.AddTo(fs)
 	o.write.AddTo(fs)
 	o.write.AddReason(fs)
 	o.wait.AddTo(fs)
@@ -83,6 +87,9 @@ func (o *canaryOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return out.Usage(err)
 	}
+	if err := o.first.Validate(); err != nil {
+		return err
+	}
 	opts, err := o.write.Options(o.f)
 	if err != nil {
 		return err
@@ -95,6 +102,9 @@ func (o *canaryOptions) run(ctx context.Context, args []string) error {
 	return each(ctx, o.f, v, names, func(ctx context.Context, w adapter.Workload) error {
 		if err := o.write.Guard(o.f, "rollout canary", w.Object, true); err != nil {
 			return err
+		}
+		if err := o.first.Run(ctx, o.f, w, images, opts, o.wait.timeout); err != nil {
+			return failure(o.f, "rollout canary", w.Object, err, "")
 		}
 		a := advance{f: o.f, verb: "rollout canary", done: "canary", share: share, changes: changes, opts: opts, format: format, wait: &o.wait}
 		return a.send(ctx, w)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/cli/container"
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
@@ -28,6 +29,7 @@ type restartOptions struct {
 	f           *factory.Factory
 	method      string
 	maxParallel int
+	containers  []string
 	envName     string
 	waitGiven   bool
 	files       object.Files
@@ -46,6 +48,7 @@ func newRestart(f *factory.Factory) *cobra.Command {
 			"  template  changes the template, which makes a new revision\n" +
 			"  pods      marks the pods to be replaced, in waves; no new revision\n" +
 			"            (cloneset, asts)\n" +
+			"  containers  restarts the containers in their pods, which keep IP and node\n" +
 			"  auto      pods where it works and the update policy is in place, else\n" +
 			"            template",
 		Example: "  kruisectl rollout restart cloneset/web\n" +
@@ -59,10 +62,11 @@ func newRestart(f *factory.Factory) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.method, "method", "auto", "auto, template or pods")
-	fs.IntVar(&o.maxParallel, "max-parallel", 0, "pods of one wave (method pods); 0 is maxUnavailable")
+	fs.StringVar(&o.method, "method", "auto", "auto, template, pods or containers")
+	fs.IntVar(&o.maxParallel, "max-parallel", 0, "pods at a time (methods pods and containers); 0 is maxUnavailable")
+	fs.StringSliceVar(&o.containers, "containers", nil, "containers to restart (method containers); all app containers without")
 	fs.StringVar(&o.envName, "env-name", "RESTARTED_AT", "variable set under an in-place policy (method template)")
-	out.Group(fs, "Change", "method", "max-parallel", "env-name")
+	out.Group(fs, "Change", "method", "max-parallel", "containers", "env-name")
 	o.files.AddTo(fs, "restart")
 	o.sel.AddTo(fs, false)
 	o.write.AddTo(fs)
@@ -73,11 +77,12 @@ func newRestart(f *factory.Factory) *cobra.Command {
 
 func (o *restartOptions) validate() error {
 	switch o.method {
-	case "auto", "template", "pods":
-	case "containers":
-		return out.Usagef("--method containers needs ContainerRecreateRequest, which this release does not serve: use pods or template")
+	case "auto", "template", "pods", "containers":
 	default:
-		return out.Usagef("--method is %q: use auto, template or pods", o.method)
+		return out.Usagef("--method is %q: use auto, template, pods or containers", o.method)
+	}
+	if len(o.containers) > 0 && o.method != "containers" {
+		return out.Usagef("--containers goes with --method=containers")
 	}
 	if o.maxParallel < 0 {
 		return out.Usagef("--max-parallel %d is negative", o.maxParallel)
@@ -121,11 +126,28 @@ func (o *restartOptions) run(ctx context.Context, args []string) error {
 				method = "pods"
 			}
 		}
-		if method == "pods" {
+		switch method {
+		case "pods":
 			return o.pods(ctx, w, opts, format)
+		case "containers":
+			return o.inPlace(ctx, w, opts, format)
 		}
 		return o.template(ctx, w, opts, format)
 	})
+}
+
+// inPlace restarts containers with a request for each Pod; the template stays.
+func (o *restartOptions) inPlace(ctx context.Context, w adapter.Workload, opts apply.Options, format out.Format) error {
+	facts, err := w.Facts()
+	if err != nil {
+		return failure(o.f, "restart", w.Object, err, "")
+	}
+	atOnce := o.maxParallel
+	if atOnce == 0 {
+		atOnce = max(1, facts.MaxUnavailable)
+	}
+	err = container.Rollout(ctx, o.f, w.Object, o.containers, atOnce, opts, o.wait.wait, o.waitGiven, o.wait.timeout, format)
+	return failure(o.f, "restart", w.Object, err, "")
 }
 
 func (o *restartOptions) template(ctx context.Context, w adapter.Workload, opts apply.Options, format out.Format) error {

@@ -75,6 +75,8 @@ type edit struct {
 	change apply.Change
 	// done is the sentence of a change.
 	done string
+	// first does what must be done before the change, or stops it; nil does nothing.
+	first func(ctx context.Context, w adapter.Workload, opts apply.Options) error
 	// before may refuse or note things about the object as it was read; nil does nothing.
 	before func(w adapter.Workload) error
 	// after notes what was done to it; nil does nothing.
@@ -112,6 +114,11 @@ func (o *options) one(ctx context.Context, w adapter.Workload, e edit, opts appl
 	}
 	if e.before != nil {
 		if err := e.before(w); err != nil {
+			return object.Failure(o.f, o.command, w.Object, err, "")
+		}
+	}
+	if e.first != nil {
+		if err := e.first(ctx, w, opts); err != nil {
 			return object.Failure(o.f, o.command, w.Object, err, "")
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
+	"github.com/kruisectl/kruisectl/internal/cli/image"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
@@ -18,6 +19,7 @@ import (
 
 func newImage(f *factory.Factory) *cobra.Command {
 	o := &options{f: f, command: "set image"}
+	first := &image.Before{}
 	cmd := &cobra.Command{
 		Use:   "image TYPE/NAME... CONTAINER=IMAGE...",
 		Short: "Change images of containers and nothing else",
@@ -25,14 +27,16 @@ func newImage(f *factory.Factory) *cobra.Command {
 			"updated in place where the update policy allows it. *=IMAGE means all containers.",
 		Example: "  kruisectl set image cloneset/web app=repo/web:2\n" +
 			"  kruisectl set image asts/db ads/agent *=repo/all:2 --reason 'release 2'\n" +
+			"  kruisectl set image cloneset/web app=repo/web:2 --predownload --wait\n" +
 			"  kruisectl set image cloneset/web app=repo/web:2 --dry-run=server",
 		ValidArgsFunction: object.Complete(f, adapter.Kinds()),
 		Annotations: map[string]string{
 			out.ExitCodes: waitCodes, out.SeeAlso: "kruisectl rollout preview, kruisectl rollout status",
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return o.image(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.image(cmd.Context(), args, first) },
 	}
 	o.addTo(cmd)
+	first.AddTo(cmd.Flags())
 	return cmd
 }
 
@@ -48,7 +52,7 @@ func split(args []string) (objects, words []string) {
 	return objects, words
 }
 
-func (o *options) image(ctx context.Context, args []string) error {
+func (o *options) image(ctx context.Context, args []string, first *image.Before) error {
 	objects, words := split(args)
 	if len(words) == 0 {
 		return out.UsageNext(o.f.Name()+" set image cloneset/NAME CONTAINER=IMAGE", errors.New("name at least one CONTAINER=IMAGE"))
@@ -62,7 +66,13 @@ func (o *options) image(ctx context.Context, args []string) error {
 			o.f.Note("%s: with tag latest nobody can tell which image runs, and undo cannot go back", im.Image)
 		}
 	}
+	if err := first.Validate(); err != nil {
+		return err
+	}
 	return o.run(ctx, objects, edit{
+		first: func(ctx context.Context, w adapter.Workload, opts apply.Options) error {
+			return first.Run(ctx, o.f, w, images, opts, o.timeout)
+		},
 		change: apply.SetImages(images, o.write.Reason), done: "image updated",
 		after: func(before adapter.Workload) {
 			changes, err := apply.Images(before, images)

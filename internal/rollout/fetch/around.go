@@ -3,6 +3,7 @@
 package fetch
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -149,6 +150,11 @@ func (r *reader) jobs() {
 			}
 		}
 	}, client.InNamespace(r.ns))
+}
+
+// NodeAgents are the Pods of the node agents.
+func NodeAgents(ctx context.Context, c client.Client) ([]corev1.Pod, error) {
+	return List[corev1.Pod](ctx, c, target.Pod, client.InNamespace(systemNamespace), daemonLabels)
 }
 
 func (r *reader) daemons() {

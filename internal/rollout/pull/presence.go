@@ -18,7 +18,7 @@ const (
 	// Present: the node agent pulled it, or found it there.
 	Present = "Present"
 	// PresentKubelet: the kubelet lists it. It lists only the largest images.
-	PresentKubelet = "Present (kubelet)"
+	PresentKubelet = "PresentOnKubelet"
 	// NotKnown: nobody says that it is there. It may be all the same.
 	NotKnown = "Unknown"
 )

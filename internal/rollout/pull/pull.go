@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -160,7 +161,11 @@ func rows(in Input) []Row {
 		tag, ours := task(ni, ref, in.Job)
 		switch {
 		case ours:
-			list = append(list, row(ni, ref, tag))
+			r := row(ni, ref, tag)
+			if in.Job.Status.CompletionTime != nil && !r.Done() && slices.Contains(in.Job.Status.FailedNodes, ni.Name) {
+				r.Phase, r.Message = string(v1beta1.ImagePhaseFailed), "was "+strings.ToLower(r.Phase)+" when the job ended"
+			}
+			list = append(list, r)
 			seen[ni.Name] = true
 		case in.Job.Status.CompletionTime == nil && selected(ni):
 			list = append(list, Row{Node: ni.Name, Phase: PhaseQueued, Message: "waits for a place" + places(in.Job)})

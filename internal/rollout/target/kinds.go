@@ -72,7 +72,7 @@ var (
 		Aliases: []string{"sts", "asts", "advancedstatefulset", "advancedstatefulsets"}, Alone: "asts", Versions: both}
 	DaemonSet = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "DaemonSet"}, Plural: "daemonsets", Singular: "daemonset",
 		Aliases: []string{"ds", "ads", "daemon", "advanceddaemonset", "advanceddaemonsets"}, Alone: "ads", Versions: both}
-	Pod = &Kind{GroupKind: schema.GroupKind{Kind: "Pod"}, Plural: "pods", Singular: "pod", Aliases: []string{"po"}, Versions: []string{"v1"}}
+	Pod  = &Kind{GroupKind: schema.GroupKind{Kind: "Pod"}, Plural: "pods", Singular: "pod", Aliases: []string{"po"}, Versions: []string{"v1"}}
 	Node = &Kind{GroupKind: schema.GroupKind{Kind: "Node"}, Plural: "nodes", Singular: "node", Aliases: []string{"no"}, Versions: []string{"v1"}, ClusterScoped: true}
 	// ImagePullJob is the kind behind `kruisectl image`.
 	ImagePullJob = &Kind{GroupKind: schema.GroupKind{Group: kruise, Kind: "ImagePullJob"}, Plural: "imagepulljobs", Singular: "imagepulljob",

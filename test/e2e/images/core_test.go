@@ -35,8 +35,8 @@ func secretScenario(s suite) {
 	nodes := s.NodeNames()
 
 	s.pull("job", image.Ref, secrets("pull-secret"), parallel(4), attempts(120, 5), ttl(20))
-	s.waitDesired("job", len(nodes))
-	s.waitCopied("pull-secret", "job", source.Data)
+	s.waitDesired(len(nodes))
+	s.waitCopied("job", source.Data)
 	s.Eventually("the registry has failed a few times", harness.Long, func() string {
 		if s.Spoiled(image) < rule.Times {
 			return "not yet"
