@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"k8s.io/klog/v2"
@@ -82,6 +83,11 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kruise-daemon:", err)
 		os.Exit(2)
+	}
+	if os.Getenv("GOGC") == "" {
+		// The agent is at rest nearly always. Collecting twice as often costs it nothing
+		// that could be measured, and halves what lies around between collections.
+		debug.SetGCPercent(50)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	err = run(klog.NewContext(ctx, klog.Background()), o)

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -41,7 +40,7 @@ func (w *wiring) recreate(context.Context) (agent.Worker, error) {
 	return worker, nil
 }
 
-func recreateRequests(c *kube.Client, namespace string) *gentype.ClientWithList[*v1beta1.ContainerRecreateRequest, *v1beta1.ContainerRecreateRequestList] {
+func recreateRequests(c *kube.Client, namespace string) *kube.Typed[*v1beta1.ContainerRecreateRequest, *v1beta1.ContainerRecreateRequestList] {
 	return kube.Resource(c, v1beta1.GroupVersion, "containerrecreaterequests", namespace,
 		func() *v1beta1.ContainerRecreateRequest { return &v1beta1.ContainerRecreateRequest{} },
 		func() *v1beta1.ContainerRecreateRequestList { return &v1beta1.ContainerRecreateRequestList{} })

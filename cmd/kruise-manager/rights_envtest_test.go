@@ -29,7 +29,7 @@ func TestTheRolesAreEnough(t *testing.T) {
 	c := newCluster(t)
 	m := c.startReady()
 	testNodeImage(t, c) // makes node n1
-	t.Run("a list of images with a pull secret", func(t *testing.T) { testImageList(t, c) })
+	t.Run("a list of images with a pull secret", func(*testing.T) { testImageList(c) })
 	pod := c.runningPod("probed")
 	t.Run("probes", func(t *testing.T) { testProbes(t, c, pod) })
 	t.Run("a request to recreate", func(t *testing.T) { testRecreate(t, c, pod) })
@@ -104,7 +104,7 @@ func (c *cluster) runningPod(name string) *corev1.Pod {
 	return pod
 }
 
-func testImageList(t *testing.T, c *cluster) {
+func testImageList(c *cluster) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "login"}, Type: corev1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}}
 	c.create(secret)

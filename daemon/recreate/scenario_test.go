@@ -33,6 +33,7 @@ func (w *world) states(t *testing.T, r *v1beta1.ContainerRecreateRequest) []v1be
 func (w *world) learn() {
 	last := len(w.server.history) - 1
 	w.managerLearns(last)
+	w.managerLearnsPods(last)
 	w.agentLearns(last)
 }
 
@@ -403,7 +404,7 @@ func TestARequestThatNobodyAnswers(t *testing.T) {
 	pod := w.newPod("web", corev1.RestartPolicyAlways, false, "app")
 	r := w.admit(pod, v1beta1.ContainerRecreateRequestSpec{}, "app")
 	w.killAgent()
-	w.managerLearns(len(w.server.history) - 1)
+	w.learn()
 	w.manage(r.Name)
 	w.tick(59 * time.Second)
 	w.manage(r.Name)

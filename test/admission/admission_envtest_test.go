@@ -7,6 +7,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"slices"
@@ -72,8 +73,12 @@ func TestTables(t *testing.T) {
 			if m == (mode{schema: true}) {
 				t.Run("the schema is never stricter than the webhooks", func(t *testing.T) { neverStricter(t, c) })
 			}
+			if m.webhooks {
+				t.Run("lists have limits", func(t *testing.T) { limits(t, c) })
+			}
 			for file, kind := range kinds {
 				tab := read(t, file)
+				t.Run(kind.name+" leaves nothing behind when it is tried", func(t *testing.T) { tries(t, c, tab, kind) })
 				for _, version := range kind.versions {
 					t.Run(kind.name+" "+version, func(t *testing.T) {
 						for name, r := range tab.Invalid {
@@ -91,6 +96,31 @@ func TestTables(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tries makes a dry run of an object, which must not exist afterwards.
+func tries(t *testing.T, c api, tab table, kind kind) {
+	_, obj := row{Metadata: map[string]any{"name": "tried"}}.objects(t, tab.Base, kind, kind.stored())
+	require.NoError(t, c.Create(t.Context(), obj.DeepCopy(), client.DryRunAll))
+	require.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)))
+}
+
+// limits says that lists are refused when they have one image more than they may, and when not.
+func limits(t *testing.T, c api) {
+	images, list := map[string]any{}, []any{}
+	for i := range 255 {
+		images[fmt.Sprintf("image-%03d", i)], list = map[string]any{"tags": []any{}}, append(list, fmt.Sprintf("image-%03d", i))
+	}
+	images["last"] = map[string]any{"tags": []any{}}
+	try := func(file string, spec map[string]any) error {
+		_, obj := row{Spec: spec}.objects(t, map[string]any{"completionPolicy": map[string]any{}}, kinds[file], "v1beta1")
+		return c.Create(t.Context(), obj, client.DryRunAll)
+	}
+	require.NoError(t, try("nodeimage", map[string]any{"images": images}))
+	require.NoError(t, try("imagelistpulljob", map[string]any{"images": list}))
+	images["one-too-many"] = images["last"]
+	require.ErrorContains(t, try("nodeimage", map[string]any{"images": images}), "spec.images: Too many: 257: must have at most 256 items")
+	require.ErrorContains(t, try("imagelistpulljob", map[string]any{"images": append(list, "last")}), "spec.images: Too many: 256: must have at most 255 items")
 }
 
 // refuses sends the request of r and looks at the answer; nothing is left behind.
@@ -227,25 +257,67 @@ func neverStricter(t *testing.T, c api) {
 	require.NotZero(t, accepted)
 }
 
+// fault is what OpenKruise may have stored and our schema refuses.
+type fault struct {
+	spec map[string]any
+	// change is a patch of the spec that leaves the fault alone; nil when nothing of the spec may
+	// change, or when the fault is in a list, which the API server sees as a whole.
+	change map[string]any
+	status map[string]any
+}
+
+func faults() map[string]fault {
+	note := func() map[string]any {
+		return map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "b"}}}}
+	}
+	counts := func(names ...string) map[string]any {
+		status := map[string]any{"observedGeneration": int64(1)}
+		for _, name := range names {
+			status[name] = int64(1)
+		}
+		return status
+	}
+	tcp := map[string]any{"tcpSocket": map[string]any{"port": int64(80)}}
+	return map[string]fault{
+		"cloneset": {
+			spec: map[string]any{"minReadySeconds": -1, "revisionHistoryLimit": -1, "scaleStrategy": map[string]any{"maxUnavailable": "some"},
+				"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": -2, "maxSurge": 1}}},
+			change: note(), status: counts("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "updatedReadyReplicas"),
+		},
+		"statefulset": {
+			spec:   map[string]any{"revisionHistoryLimit": -1, "ordinals": map[string]any{"start": -1}, "volumeClaimUpdateStrategy": map[string]any{"type": "Odd"}},
+			change: note(), status: counts("replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"),
+		},
+		"daemonset": {
+			spec:   map[string]any{"burstReplicas": -1, "revisionHistoryLimit": -1, "lifecycle": map[string]any{"preNormal": map[string]any{}}},
+			change: note(), status: counts("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady", "updatedNumberScheduled"),
+		},
+		"imagepulljob": {
+			spec:   map[string]any{"parallelism": "10%", "completionPolicy": map[string]any{"type": "Once"}},
+			change: map[string]any{"image": "nginx:1.28"}, status: map[string]any{"desired": int64(1), "message": "a"},
+		},
+		"imagelistpulljob": {
+			spec:   map[string]any{"parallelism": -1, "completionPolicy": map[string]any{"type": "Never", "activeDeadlineSeconds": 1}},
+			change: map[string]any{"images": []any{"alpine"}}, status: map[string]any{"desired": int64(1), "completed": int64(1)},
+		},
+		"containerrecreaterequest": {
+			spec:   map[string]any{"activeDeadlineSeconds": 1, "strategy": map[string]any{"failurePolicy": "Retry", "terminationGracePeriodSeconds": -1}},
+			status: map[string]any{"phase": "Recreating", "message": "a"},
+		},
+		"podprobemarker": {
+			spec:   map[string]any{"probes": []any{map[string]any{"name": "a#b", "containerName": "", "probe": tcp}}},
+			status: map[string]any{"observedGeneration": int64(1), "matchedPods": int64(2)},
+		},
+	}
+}
+
 // What OpenKruise let by and stored stays writable under our schema, as long as nobody touches
 // the fault itself: nothing is stuck after a take-over.
 func TestWhatIsStoredStaysWritable(t *testing.T) {
 	c := start(t, mode{})
-	faults := map[string]map[string]any{
-		"cloneset": {"minReadySeconds": -1, "revisionHistoryLimit": -1, "scaleStrategy": map[string]any{"maxUnavailable": "some"},
-			"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": -2, "maxSurge": 1}}},
-		"statefulset": {"revisionHistoryLimit": -1, "ordinals": map[string]any{"start": -1}, "volumeClaimUpdateStrategy": map[string]any{"type": "Odd"}},
-		"daemonset":   {"burstReplicas": -1, "revisionHistoryLimit": -1, "lifecycle": map[string]any{"preNormal": map[string]any{}}},
-	}
-	required := map[string][]string{ // in the status
-		"cloneset":    {"replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "updatedReadyReplicas"},
-		"statefulset": {"replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"},
-		"daemonset":   {"currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady", "updatedNumberScheduled"},
-	}
 	stored := map[string]*unstructured.Unstructured{}
-	for file := range faults {
-		kind := kinds[file]
-		_, obj := row{Spec: faults[file]}.objects(t, read(t, file).Base, kind, "v1beta1")
+	for file, f := range faults() {
+		_, obj := row{Spec: f.spec}.objects(t, read(t, file).Base, kinds[file], kinds[file].stored())
 		create(t, c, obj)
 		stored[file] = obj
 	}
@@ -257,24 +329,21 @@ func TestWhatIsStoredStaysWritable(t *testing.T) {
 		live.Spec.Versions = crd.Spec.Versions
 		require.NoError(t, c.Update(t.Context(), live))
 	}
-	for file := range faults {
+	for file, f := range faults() {
 		base, kind := read(t, file).Base, kinds[file]
 		require.Eventually(t, func() bool {
-			_, obj := row{Spec: faults[file]}.objects(t, base, kind, "v1beta1")
+			_, obj := row{Spec: f.spec}.objects(t, base, kind, kind.stored())
 			return apierrors.IsInvalid(c.Create(t.Context(), obj, client.DryRunAll))
 		}, 2*time.Minute, 100*time.Millisecond, "the new schema of %s holds", kind.name)
 
 		obj := stored[file]
-		for _, version := range []string{"v1beta1", "v1alpha1"} {
+		for _, version := range slices.Backward(kind.versions) {
 			obj.SetAPIVersion("apps.kruise.io/" + version)
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
-			require.NoError(t, unstructured.SetNestedField(obj.Object, "busybox:"+version, "spec", "template", "metadata", "annotations", "image"))
+			obj.SetLabels(map[string]string{"written-as": version})
+			obj.Object["spec"] = merged(t, obj.Object["spec"].(map[string]any), f.change)
 			require.NoError(t, c.Update(t.Context(), obj), "%s as %s", kind.name, version)
-			status := map[string]any{"observedGeneration": int64(1)}
-			for _, name := range required[file] {
-				status[name] = int64(1)
-			}
-			obj.Object["status"] = status
+			obj.Object["status"] = f.status
 			require.NoError(t, c.Status().Update(t.Context(), obj), "the status of %s as %s", kind.name, version)
 		}
 	}
