@@ -75,16 +75,20 @@ var needs = map[string]permissions{
 	"inplace status":                  around(with(readSet, rule("", "pods", "get"))),
 	"container restart":               requests("get list watch create"),
 	"create containerrecreaterequest": requests("get list watch create"),
-	"container list":                  requests("list"),
-	"container wait":                  requests("get list watch"),
-	"container cancel":                requests("get delete"),
-	"image pull":                      jobs("get list watch create delete"),
-	"image status":                    jobs("get list watch create delete"), // the last two for the actions of its screen
-	"image wait":                      jobs("get list watch"),
-	"image list":                      {namespaced: []rbacv1.PolicyRule{rule("apps.kruise.io", imageJobs, "list")}},
-	"image nodes":                     {cluster: []rbacv1.PolicyRule{rule("apps.kruise.io", "nodeimages", "list"), rule("", "nodes", "list")}},
-	"image retry":                     jobs("get list watch create"),
-	"image cancel":                    jobs("get list delete"),
+	"probe": {
+		namespaced: []rbacv1.PolicyRule{rule("", "pods", "list watch"), rule("apps.kruise.io", "podprobemarkers", "list watch")},
+		cluster:    []rbacv1.PolicyRule{rule("apps.kruise.io", "nodepodprobes", "list watch"), rule("", "nodes", "list")},
+	},
+	"container list":   requests("list"),
+	"container wait":   requests("get list watch"),
+	"container cancel": requests("get delete"),
+	"image pull":       jobs("get list watch create delete"),
+	"image status":     jobs("get list watch create delete"), // the last two for the actions of its screen
+	"image wait":       jobs("get list watch"),
+	"image list":       {namespaced: []rbacv1.PolicyRule{rule("apps.kruise.io", imageJobs, "list")}},
+	"image nodes":      {cluster: []rbacv1.PolicyRule{rule("apps.kruise.io", "nodeimages", "list"), rule("", "nodes", "list")}},
+	"image retry":      jobs("get list watch create"),
+	"image cancel":     jobs("get list delete"),
 	"image predownload": {
 		namespaced: append(jobs("get list watch create delete").namespaced, rule("apps.kruise.io", workloads, "get")),
 		cluster:    append(jobs("").cluster, rule("", "nodes", "list")),
@@ -93,8 +97,8 @@ var needs = map[string]permissions{
 
 // around adds what `why` looks at besides the workload.
 func around(p permissions) permissions {
-	p.namespaced = append(p.namespaced, rule("apps.kruise.io", "imagepulljobs", "list"))
-	p.cluster = append(p.cluster, rule("", "nodes", "get"), rule("apps.kruise.io", "nodeimages", "get"))
+	p.namespaced = append(p.namespaced, rule("apps.kruise.io", "imagepulljobs containerrecreaterequests", "get list"))
+	p.cluster = append(p.cluster, rule("", "nodes", "get"), rule("apps.kruise.io", "nodeimages", "get list"))
 	return p
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/image"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/cli/probe"
 	"github.com/kruisectl/kruisectl/internal/cli/rollout"
 	"github.com/kruisectl/kruisectl/internal/cli/scale"
 	"github.com/kruisectl/kruisectl/internal/cli/set"
@@ -76,7 +77,7 @@ func newRoot(f *factory.Factory, cfg *config) *cobra.Command {
 	add("control-plane", controlplane.Commands(f)...)
 	add("rollouts", rollout.Commands(f, screen)...)
 	add("workloads", append(scale.Commands(f), set.Commands(f)...)...)
-	add("insight", why.Commands(f)...)
+	add("insight", append(why.Commands(f), probe.Commands(f)...)...)
 	add("images", image.Commands(f, imageScreen)...)
 	add("images", container.Commands(f)...)
 	add("workloads", newCreate(f))

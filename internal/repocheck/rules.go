@@ -23,7 +23,8 @@ type Rule struct {
 var Pure = []string{
 	"internal/inplace", "internal/valid", "internal/updatesort", "internal/ordinal", "internal/percent", "internal/poddefaults",
 	"internal/lifecycle", "internal/podready", "internal/editdistance", "internal/runtimehash", "internal/imageref",
-	"internal/recreate", "internal/restart", "internal/recreatelabel", "internal/podprobe", "internal/revision", "internal/rollout/adapter/**", "internal/rollout/target/**",
+	"internal/restart", "internal/probeview", "internal/rollout/pull/**", "internal/recreate", "internal/recreatelabel", "internal/podprobe",
+	"internal/revision", "internal/rollout/adapter/**", "internal/rollout/target/**",
 	"internal/rollout/verdict/**", "internal/rollout/diagnose/**", "internal/rollout/plan/**",
 	"controllers/*/decide.go",
 }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/recreate"
 )
 
 func pod(change ...func(*corev1.Pod)) *corev1.Pod {
@@ -138,8 +139,8 @@ func TestOf(t *testing.T) {
 		"a container failed":                         {request(v1beta1.RecreateCompleted, "", bad), Failed, "container app failed"},
 		"one failed and was ignored":                 {request(v1beta1.RecreateCompleted, "", bad, log), Failed, "1 of 2 containers restarted, container app failed"},
 		"the deadline leaves the phases as they are": {request(v1beta1.RecreateCompleted, "recreating has exceeded the activeDeadlineSeconds", slow), DeadlineExceeded, "exceeded the activeDeadlineSeconds"},
-		"the agent never answered":                   {request(v1beta1.RecreateCompleted, messageNoAnswer), NoAnswer, "did not answer"},
-		"the Pod went":                               {request(v1beta1.RecreateCompleted, messagePodGone), PodGone, "deleted or replaced"},
+		"the agent never answered":                   {request(v1beta1.RecreateCompleted, recreate.MessageNoAnswer), NoAnswer, "did not answer"},
+		"the Pod went":                               {request(v1beta1.RecreateCompleted, recreate.MessagePodGone), PodGone, "deleted or replaced"},
 		"the runtime is not there":                   {request(v1beta1.RecreateCompleted, "failed to find runtime service: x"), Failed, "failed to find runtime service"},
 	}
 	for name, tc := range cases {

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/recreate"
 )
 
 // Verdict is how a request stands.
@@ -26,14 +28,6 @@ const (
 	NoAnswer Verdict = "NoAnswer"
 	// PodGone: the Pod was deleted or replaced.
 	PodGone Verdict = "PodGone"
-)
-
-// What the manager says when it completes a request (container-recreate.md 4.4).
-const (
-	messagePodGone  = "pod has gone"
-	messageNoAnswer = "daemon has not responded for a long time"
-	// messageNoRuntime begins what the node agent says that cannot reach the runtime.
-	messageNoRuntime = "failed to find runtime service"
 )
 
 // Row is one container.
@@ -86,17 +80,23 @@ func Of(crr *v1beta1.ContainerRecreateRequest, pod *corev1.Pod) Status {
 		count = fmt.Sprintf("%d of 1 container restarted", done)
 	}
 	message := crr.Status.Message
+	reason := ""
+	if c := meta.FindStatusCondition(crr.Status.Conditions, recreate.ConditionFailed); c != nil {
+		reason = c.Reason
+	}
 	switch {
 	case crr.Status.Phase != v1beta1.RecreateCompleted:
 		st.Verdict, st.Message = Running, count+waits(crr)
 	case done == n:
 		st.Verdict, st.Message = Succeeded, count
-	case message == messageNoAnswer:
+	case message == recreate.MessageNoAnswer:
 		st.Verdict, st.Message = NoAnswer, "the node agent did not answer: "+message
-	case message == messagePodGone:
+	case message == recreate.MessagePodGone:
 		st.Verdict, st.Message = PodGone, "the pod was deleted or replaced meanwhile"
-	case strings.HasPrefix(message, messageNoRuntime):
+	case reason == recreate.ReasonNoRuntime, strings.HasPrefix(message, "failed to find runtime service"):
 		st.Verdict, st.Message = Failed, message
+	case reason == recreate.ReasonNotRestarted:
+		st.Verdict, st.Message = Failed, count+": "+message
 	case failed != "":
 		st.Verdict, st.Message = Failed, count+", container "+failed+" failed"
 	default:
@@ -121,10 +121,8 @@ func waits(crr *v1beta1.ContainerRecreateRequest) string {
 
 func row(crr *v1beta1.ContainerRecreateRequest, pod *corev1.Pod, c v1beta1.RecreateContainer) Row {
 	r := Row{Container: c.Name, Phase: v1beta1.RecreatePending}
-	for _, s := range crr.Status.ContainerRecreateStates {
-		if s.Name == c.Name {
-			r.Phase, r.Killed, r.Message = s.Phase, s.IsKilled, s.Message
-		}
+	if s, ok := recreate.StateOf(crr.Status.ContainerRecreateStates, c.Name); ok {
+		r.Phase, r.Killed, r.Message = s.Phase, s.IsKilled, s.Message
 	}
 	old, now := "", ""
 	if c.StatusContext != nil {
@@ -152,8 +150,8 @@ func row(crr *v1beta1.ContainerRecreateRequest, pod *corev1.Pod, c v1beta1.Recre
 
 // short is the first 8 characters of an ID, without the runtime before it.
 func short(id string) string {
-	if _, after, ok := strings.Cut(id, "://"); ok {
-		id = after
+	if _, own := recreate.SplitID(id); own != "" {
+		id = own
 	}
 	return id[:min(8, len(id))]
 }

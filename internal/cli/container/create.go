@@ -45,6 +45,7 @@ func NewCreate(f *factory.Factory) *cobra.Command {
 	out.Group(fs, "Target", "pod")
 	o.request.AddTo(cmd)
 	o.write.AddTo(fs)
+	fs.Lookup("force").Usage = forceUsage
 	fs.BoolVar(&o.wait, "wait", false, "wait for the containers to be back")
 	fs.DurationVar(&o.timeout, "timeout", time.Duration(0), "longest wait; 0 is without limit")
 	out.Group(fs, "Wait", "wait", "timeout")

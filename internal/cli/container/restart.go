@@ -44,6 +44,8 @@ type restartOptions struct {
 const restartCodes = "with --wait: 3 a container failed, a deadline passed or the node agent did not answer · 4 --timeout passed · " +
 	"6 the request was deleted · 8 several pods, of which some failed (--keep-going) · 9 not confirmed"
 
+const forceUsage = "ask also where it hardly helps: restartPolicy Never, no node agent"
+
 func newRestart(f *factory.Factory) *cobra.Command {
 	o := &restartOptions{f: f}
 	cmd := &cobra.Command{
@@ -74,6 +76,7 @@ func newRestart(f *factory.Factory) *cobra.Command {
 	fs.StringVar(&o.resumeID, "resume-id", "", "go on with an interrupted run: pods that it restarted are left out")
 	out.Group(fs, "Change", "max-parallel", "keep-going", "resume-id")
 	o.write.AddTo(fs)
+	fs.Lookup("force").Usage = forceUsage
 	fs.BoolVar(&o.wait, "wait", false, "wait for the containers to be back; default on a terminal")
 	fs.DurationVar(&o.timeout, "timeout", 0, "longest wait; 0 is without limit")
 	out.Group(fs, "Wait", "wait", "timeout")

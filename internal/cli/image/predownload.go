@@ -85,6 +85,7 @@ func newPredownload(f *factory.Factory) *cobra.Command {
 	o.files.AddTo(fs, "pull for")
 	o.job.AddTo(fs, predownloadParallelism)
 	o.write.AddTo(fs)
+	fs.Lookup("force").Usage = "replace a job of the same name that has ended or has another spec"
 	o.wait.AddTo(fs)
 	o.output.AddTo(fs, "name")
 	_ = cmd.RegisterFlagCompletionFunc("nodes", cobra.FixedCompletions([]string{nodesCurrent, nodesEligible}, cobra.ShellCompDirectiveNoFileComp))

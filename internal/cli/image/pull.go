@@ -57,6 +57,7 @@ func newPull(f *factory.Factory) *cobra.Command {
 	fs.BoolVar(&o.separate, "separate", false, "a job for each of several images, in place of one list")
 	out.Group(fs, "Change", "separate")
 	o.write.AddTo(fs)
+	fs.Lookup("force").Usage = "replace a job of the same name that has ended or has another spec"
 	o.wait.AddTo(fs)
 	o.output.AddTo(fs, "name")
 	_ = cmd.RegisterFlagCompletionFunc("node", completeNodes(f))

@@ -316,7 +316,7 @@ func Client(f *factory.Factory, doing string) (client.WithWatch, error) {
 }
 
 // commands are the first words of this tool's commands that findings point to.
-var commands = []string{"rollout ", "why ", "status", "image ", "set ", "inplace ", "scale ", "scaledown ", "container ", "probe "}
+var commands = []string{"rollout ", "why ", "status", "image ", "set ", "inplace ", "scale ", "scaledown ", "container ", "probe ", "feature-gates "}
 
 // Next puts the program's name in front of each line that is one of its commands;
 // anything else is a sentence or another program's command and stays.

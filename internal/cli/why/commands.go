@@ -52,16 +52,18 @@ type whyOptions struct {
 	output out.Output
 }
 
-var kinds = append(adapter.Kinds(), target.Pod)
+var kinds = append(adapter.Kinds(), target.Pod, target.ImagePullJob, target.ContainerRecreateRequest)
 
 func newWhy(f *factory.Factory) *cobra.Command {
 	o := &whyOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "why TYPE/NAME",
-		Short: "Say why a workload or a pod does not move, and what to do",
+		Short: "Say why a workload, a pod or a job does not move, and what to do",
 		Example: "  kruisectl why cloneset/web\n" +
 			"  kruisectl why pod/web-x7k9w\n" +
-			"  kruisectl why pod/web-x7k9w --live",
+			"  kruisectl why pod/web-x7k9w --live\n" +
+			"  kruisectl why imagepulljob/pull-web-1a2b3\n" +
+			"  kruisectl why crr/web-x7k9w-restart-2k4fz",
 		ValidArgsFunction: object.Complete(f, kinds),
 		Annotations:       map[string]string{out.ExitCodes: "3 with --fail: a blocker was found", out.SeeAlso: "kruisectl rollout status"},
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), "why", args) },
@@ -146,24 +148,52 @@ func (o *whyOptions) run(ctx context.Context, command string, args []string) err
 // diagnosis is a report with what it is about.
 type diagnosis struct {
 	obj    target.Object
-	pod    bool
+	kind   string // of its document
 	report diagnose.Report
 	hidden []string
 	snap   diagnose.Snapshot
 }
 
 func (o *whyOptions) diagnose(ctx context.Context, obj target.Object) (diagnosis, error) {
-	d := diagnosis{obj: obj, pod: obj.Kind == target.Pod}
+	d := diagnosis{obj: obj, kind: "WorkloadDiagnosis"}
 	var err error
-	if d.pod {
+	switch obj.Kind {
+	case target.Pod:
+		d.kind = "PodDiagnosis"
 		err = o.pod(ctx, &d)
-	} else {
+	case target.ImagePullJob, target.ContainerRecreateRequest:
+		d.kind = "JobDiagnosis"
+		err = o.job(ctx, &d)
+	default:
 		err = o.workload(ctx, &d)
 	}
 	if o.only != nil {
 		d.report.Findings = slices.DeleteFunc(d.report.Findings, func(f verdict.Finding) bool { return !slices.Contains(o.only, f.Code) })
 	}
 	return d, err
+}
+
+// job diagnoses an image job or a restart request.
+func (o *whyOptions) job(ctx context.Context, d *diagnosis) error {
+	c, err := o.f.Client()
+	if err != nil {
+		return err
+	}
+	now := o.f.Clock.Now()
+	if d.obj.Kind == target.ContainerRecreateRequest {
+		s, hidden, err := fetch.Recreate(ctx, c, d.obj)
+		if err != nil {
+			return err
+		}
+		d.report, d.hidden = diagnose.Recreate(s, now), hidden
+		return nil
+	}
+	s, hidden, err := fetch.PullJob(ctx, c, d.obj)
+	if err != nil {
+		return err
+	}
+	d.report, d.hidden = diagnose.PullJob(s, now), hidden
+	return nil
 }
 
 func (o *whyOptions) workload(ctx context.Context, d *diagnosis) error {
@@ -269,11 +299,7 @@ func (o *whyOptions) print(d diagnosis, format out.Format) error {
 }
 
 func (d diagnosis) document(f *factory.Factory) map[string]any {
-	kind := "WorkloadDiagnosis"
-	if d.pod {
-		kind = "PodDiagnosis"
-	}
-	doc := out.Envelope(kind, f.ContextName())
+	doc := out.Envelope(d.kind, f.ContextName())
 	u := d.obj.Live
 	doc["object"] = map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "namespace": u.GetNamespace(), "name": u.GetName(), "uid": string(u.GetUID())}
 	doc["headline"], doc["blocked"] = d.report.Headline, d.report.Blocked()
