@@ -34,9 +34,9 @@ func working(s strategy, before ...v1beta1.RecreateState) *v1beta1.ContainerRecr
 	}
 }
 
-// seenReady is what the manager has reported.
-func seenReady(r *v1beta1.ContainerRecreateRequest, id string, ready bool) *v1beta1.ContainerRecreateRequest {
-	r.Status.ContainerStatusSnapshot = []v1beta1.ContainerSnapshot{{Name: "app", Ready: ready, ContainerID: "containerd://" + id}}
+// seenReady is what the manager has reported of the container a2.
+func seenReady(r *v1beta1.ContainerRecreateRequest, ready bool) *v1beta1.ContainerRecreateRequest {
+	r.Status.ContainerStatusSnapshot = []v1beta1.ContainerSnapshot{{Name: "app", Ready: ready, ContainerID: "containerd://a2"}}
 	return r
 }
 
@@ -101,15 +101,15 @@ func TestDecide(t *testing.T) {
 		"row 3: one that does not run counts as stopped": {request: working(force, killed("proxy")), containers: map[string]Container{"app": exited("a1"), "proxy": running("p2", 1)}, want: Plan{States: states{killed("app"), killed("proxy")}, Requeue: poll}},
 		"row 4: another ID":                     {request: working(ordered), containers: with(running("a2", 5)), want: Plan{States: states{killed("app"), pending("proxy")}, Requeue: poll}},
 		"row 4: the same ID with more restarts": {request: working(ordered), containers: with(running("a1", 5)), want: Plan{States: states{killed("app"), pending("proxy")}, Requeue: poll}},
-		"row 4: ready":                          {request: seenReady(working(ordered, killed("app")), "a2", true), containers: with(running("a2", 5)), want: Plan{States: states{done("app"), pending("proxy")}, Stop: &Target{"proxy", "p1"}}},
-		"row 4: not ready":                      {request: seenReady(working(ordered, killed("app")), "a2", false), containers: with(running("a2", 5)), want: Plan{States: states{killed("app"), pending("proxy")}, Requeue: poll}},
-		"row 4: another one was ready":          {request: seenReady(working(ordered, killed("app")), "a2", true), containers: with(running("a3", 6)), want: Plan{States: states{killed("app"), pending("proxy")}, Requeue: poll}},
+		"row 4: ready":                          {request: seenReady(working(ordered, killed("app")), true), containers: with(running("a2", 5)), want: Plan{States: states{done("app"), pending("proxy")}, Stop: &Target{"proxy", "p1"}}},
+		"row 4: not ready":                      {request: seenReady(working(ordered, killed("app")), false), containers: with(running("a2", 5)), want: Plan{States: states{killed("app"), pending("proxy")}, Requeue: poll}},
+		"row 4: another one was ready":          {request: seenReady(working(ordered, killed("app")), true), containers: with(running("a3", 6)), want: Plan{States: states{killed("app"), pending("proxy")}, Requeue: poll}},
 		"row 4: not for long enough": {
-			request: seenReady(working(strategy{OrderedRecreate: true, MinStartedSeconds: 6}, killed("app")), "a2", true), containers: with(running("a2", 5)),
+			request: seenReady(working(strategy{OrderedRecreate: true, MinStartedSeconds: 6}, killed("app")), true), containers: with(running("a2", 5)),
 			want: Plan{States: states{killed("app"), pending("proxy")}, Requeue: time.Second + 50*time.Millisecond},
 		},
 		"row 4: exactly so long is not longer": {
-			request: seenReady(working(strategy{OrderedRecreate: true, MinStartedSeconds: 5}, killed("app")), "a2", true), containers: with(running("a2", 5)),
+			request: seenReady(working(strategy{OrderedRecreate: true, MinStartedSeconds: 5}, killed("app")), true), containers: with(running("a2", 5)),
 			want: Plan{States: states{killed("app"), pending("proxy")}, Requeue: 50 * time.Millisecond},
 		},
 		"row 5: stopped by us a moment ago, and still listed": {
