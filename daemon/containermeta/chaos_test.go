@@ -73,15 +73,16 @@ func (n *node) throughChaos(happenings []happening, last string) error {
 		}
 	}
 	c, _ := n.runtime.Known(n.current())
+	pod := n.now()
 	if c.State != cri.StateRunning || c.Env["TEST_ENV"] != last {
-		return fmt.Errorf("the container is %s with %q, asked for is %q: %q, annotation %s", c.State, c.Env["TEST_ENV"], last, n.runtime.Calls(), n.pod.Annotations[metaKey])
+		return fmt.Errorf("the container is %s with %q, asked for is %q: %q, annotation %s", c.State, c.Env["TEST_ENV"], last, n.runtime.Calls(), pod.Annotations[metaKey])
 	}
-	meta, err := runtimehash.FromObject(n.pod)
+	meta, err := runtimehash.FromObject(pod)
 	if err != nil {
 		return err
 	}
 	record := meta.Container("main")
-	if record == nil || record.ContainerID != "containerd://"+c.ID || record.Hashes.ExtractedEnvFromMetadataHash != runtimehash.ExpectedEnv(&n.pod.Spec.Containers[0], n.pod) {
+	if record == nil || record.ContainerID != "containerd://"+c.ID || record.Hashes.ExtractedEnvFromMetadataHash != runtimehash.ExpectedEnv(&pod.Spec.Containers[0], pod) {
 		return fmt.Errorf("reported is %+v, running is %s", record, c.ID)
 	}
 	if stops := n.stopped; stops > asked {
@@ -111,8 +112,15 @@ func (n *node) kubeletLooks() {
 	}
 }
 
+// now is the Pod as it is, to be read only.
+func (n *node) now() *corev1.Pod {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.pod
+}
+
 func (n *node) plainHash() string {
-	return strconv.FormatUint(runtimehash.Plain(&n.pod.Spec.Containers[0]), 16)
+	return strconv.FormatUint(runtimehash.Plain(&n.now().Spec.Containers[0]), 16)
 }
 
 // startAsKubelet starts a container from what the Pod says now.
@@ -121,7 +129,7 @@ func (n *node) startAsKubelet() {
 	c := running(n.current(), n.plainHash())
 	c.Annotations[cri.AnnotationGracePeriod], c.Created = "5", time.Now()
 	c.Attempt = uint32(n.started)
-	n.runtime.AddContainer(fakecri.Container{Status: cri.Status{Container: c, Env: map[string]string{"TEST_ENV": n.pod.Annotations["test-env"]}}})
+	n.runtime.AddContainer(fakecri.Container{Status: cri.Status{Container: c, Env: map[string]string{"TEST_ENV": n.now().Annotations["test-env"]}}})
 	id := n.current()
 	n.change(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "containerd://" + id })
 }
