@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"k8s.io/klog/v2"
 
@@ -23,6 +24,9 @@ import (
 
 // defaultConfigNamespace is where the manager copies pull secrets to.
 const defaultConfigNamespace = "kruise-daemon-config"
+
+// endWithin is how long the agent may take to end; its Pod has 10 s.
+const endWithin = 8 * time.Second
 
 // options are the flags and the environment.
 type options struct {
@@ -90,6 +94,15 @@ func main() {
 		debug.SetGCPercent(50)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	// A second signal ends the process as it is, and so does time: the Pod has 10 s.
+	context.AfterFunc(ctx, func() {
+		stop()
+		time.AfterFunc(endWithin, func() {
+			klog.Background().Info("Ending with work that does not stop", "after", endWithin)
+			klog.Flush()
+			os.Exit(1)
+		})
+	})
 	err = run(klog.NewContext(ctx, klog.Background()), o)
 	stop()
 	if err != nil {

@@ -23,7 +23,7 @@ const byPod = "pod"
 
 // recreate builds the worker that restarts containers for ContainerRecreateRequests.
 func (w *wiring) recreate(context.Context) (agent.Worker, error) {
-	store := recreateStore{kube: w.kube, pods: w.pods, informer: kube.Informer(recreateRequests(w.kube, ""), kube.Select{
+	store := recreateStore{node: w.node, kube: w.kube, pods: w.pods, informer: kube.Informer(recreateRequests(w.kube, ""), kube.Select{
 		Labels: v1beta1.RecreateNodeNameLabel + "=" + recreatelabel.Node(w.node) + "," + v1beta1.RecreateActiveLabel + "=true",
 	}, nil, cache.Indexers{byPod: podOfRequest})}
 	w.watch(store.informer)
@@ -80,6 +80,7 @@ func requestEvents(worker *recreate.Worker) cache.ResourceEventHandler {
 
 // recreateStore has the active requests of one node, and its Pods.
 type recreateStore struct {
+	node     string
 	kube     *kube.Client
 	informer cache.SharedIndexInformer
 	pods     cache.SharedIndexInformer // nil: Pods are read from the API server
@@ -95,7 +96,9 @@ func (s recreateStore) Requests(key recreate.Key) ([]*v1beta1.ContainerRecreateR
 	}
 	requests := make([]*v1beta1.ContainerRecreateRequest, 0, len(objects))
 	for _, obj := range objects {
-		if r, ok := obj.(*v1beta1.ContainerRecreateRequest); ok {
+		r, ok := obj.(*v1beta1.ContainerRecreateRequest)
+		// Labels of nodes with long names are hashes: two nodes may share one.
+		if ok && recreatelabel.Is(r.Labels[v1beta1.RecreateNodeNameLabel], r.Annotations[v1beta1.RecreateNodeNameAnnotation], s.node) {
 			requests = append(requests, r)
 		}
 	}

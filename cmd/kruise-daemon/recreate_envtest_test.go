@@ -60,7 +60,7 @@ func startRecreateRig(t *testing.T) *recreateRig {
 	ctrllog.SetLogger(logr.Discard())
 	reader := &liveReader{}
 	handlers := admit.Handlers{}
-	hook.Register(handlers, hook.Options{Features: features.New(), Live: reader, Nodes: reader})
+	hook.Register(handlers, hook.Options{Features: features.New(), Live: reader, Cached: reader})
 	const path = "/mutate-apps-kruise-io-containerrecreaterequest"
 	scheme, registry := apitest.Scheme(), conversion.NewRegistry()
 	hub, spoke := hook.Converter()

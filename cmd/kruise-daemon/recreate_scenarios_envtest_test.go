@@ -67,6 +67,7 @@ func TestRecreate(t *testing.T) {
 		"a native sidecar":                      nativeSidecar,
 		"a Pod that restarts nothing":           neverRestarts,
 		"a stop that fails":                     failingStop,
+		"a report to another of the name":       otherOfTheName,
 		"events say what was done and for whom": eventsOfStops,
 	}
 	t.Run("scenarios", func(t *testing.T) {
@@ -331,6 +332,20 @@ func deletedWhileStopping(t *testing.T, r *recreateRig) {
 	r.completed(t, next)
 	require.Equal(t, recreated("app"), next.Status.ContainerRecreateStates)
 	require.Empty(t, r.callsFor("deleted", "sidecar"), "the next stop of a deleted request does not come")
+}
+
+// The agent's reports are tied to the UID of their request: that the API server holds this is
+// what the test in daemon/recreate takes for granted.
+func otherOfTheName(t *testing.T, r *recreateRig) {
+	pod := r.pod(t, "other", nil, nil)
+	crr := r.request(t, pod, "other", spec{}, "app")
+	r.completed(t, crr)
+	patch := func(uid types.UID) error {
+		return r.c.Status().Patch(t.Context(), crr.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(
+			`[{"op":"test","path":"/metadata/uid","value":"`+string(uid)+`"},{"op":"add","path":"/status/containerRecreateStates","value":[]}]`)))
+	}
+	require.True(t, apierrors.IsInvalid(patch("another")))
+	require.NoError(t, patch(crr.UID))
 }
 
 func httpHook(t *testing.T, r *recreateRig) {

@@ -58,9 +58,7 @@ func holding(r *v1beta1.ContainerRecreateRequest) {
 	r.Finalizers = []string{"other", "crr.apps.kruise.io/unready-acquired"}
 }
 
-func deadline(seconds int64) change {
-	return func(r *v1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &seconds }
-}
+func deadline(r *v1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = new(int64(10)) }
 
 func grace(r *v1beta1.ContainerRecreateRequest) {
 	r.Spec.Strategy.UnreadyGracePeriodSeconds = new(int64(0))
@@ -111,10 +109,10 @@ func TestDecide(t *testing.T) {
 		"another Pod has the name":                          {request: request(), pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "2"}}, want: gone},
 		"the agent has a minute to answer":                  {request: request(phase("")), pod: pod(), after: 59 * time.Second, want: Plan{Requeue: time.Second}},
 		"and no more":                                       {request: request(phase("")), pod: pod(), after: time.Minute, want: Plan{End: &recreate.End{Reason: "AgentNotResponding", Message: "daemon has not responded for a long time"}}},
-		"the deadline may come before":                      {request: request(phase(""), deadline(10)), pod: pod(), after: 4 * time.Second, want: Plan{Requeue: 6 * time.Second}},
-		"the deadline ends it unanswered":                   {request: request(phase(""), deadline(10)), pod: pod(), after: 10 * time.Second, want: late},
-		"the deadline ends it waiting":                      {request: request(phase("Pending"), deadline(10)), pod: pod(), after: 11 * time.Second, want: late},
-		"the deadline ends it at work":                      {request: request(deadline(10)), pod: pod(), after: 10 * time.Second, want: late},
+		"the deadline may come before":                      {request: request(phase(""), deadline), pod: pod(), after: 4 * time.Second, want: Plan{Requeue: 6 * time.Second}},
+		"the deadline ends it unanswered":                   {request: request(phase(""), deadline), pod: pod(), after: 10 * time.Second, want: late},
+		"the deadline ends it waiting":                      {request: request(phase("Pending"), deadline), pod: pod(), after: 11 * time.Second, want: late},
+		"the deadline ends it at work":                      {request: request(deadline), pod: pod(), after: 10 * time.Second, want: late},
 		"one that waits for another may wait for ever":      {request: request(phase("Pending")), pod: pod(runs("app", "a2", true, 5*time.Second)), after: time.Hour},
 		"the containers that it was made for are no news":   {request: request(), pod: pod(runs("app", "a1", true, -time.Hour)), want: Plan{Requeue: 3 * time.Second}},
 		"nor when the node's clock is ahead":                {request: request(), pod: pod(runs("app", "a1", true, time.Hour)), want: Plan{Requeue: 3 * time.Second}},
@@ -146,7 +144,7 @@ func TestDecide(t *testing.T) {
 		"the drain begins when the agent has begun": {request: request(grace), pod: pod(), want: Plan{Drain: true, Requeue: 3 * time.Second}},
 		"not before":    {request: request(grace, phase("Pending")), pod: pod()},
 		"and only once": {request: request(grace, withDrain), pod: pod(), want: Plan{Requeue: 3 * time.Second}},
-		"a deadline before the next look comes first": {request: request(deadline(10)), pod: pod(), after: 9 * time.Second, want: Plan{Requeue: time.Second}},
+		"a deadline before the next look comes first": {request: request(deadline), pod: pod(), after: 9 * time.Second, want: Plan{Requeue: time.Second}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

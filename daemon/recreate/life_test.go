@@ -43,7 +43,7 @@ type life struct {
 // Each request ends once, stops each container once at most, keeps order and failure policy,
 // waits for the drain, and lets the Pod and the next request go, whatever happens on the way.
 func TestRequestsKeepTheirPromises(t *testing.T) {
-	property.Many(t, 1000, func(t *rapid.T) {
+	property.Many(t, 500, func(t *rapid.T) {
 		l := &life{world: newWorld(), t: t, stops: map[string]map[string][]string{}, ends: map[string]time.Time{}, drained: map[string]time.Time{}}
 		defer func() { l.end(); l.agent.queue.ShutDown() }()
 		if rapid.Bool().Draw(t, "lossy") {

@@ -481,3 +481,16 @@ func TestARuntimeThatOnlySaysItHasStopped(t *testing.T) {
 	require.True(t, w.quiet(time.Minute))
 	require.Equal(t, succeeded("app"), w.states(t, r))
 }
+
+func TestAPodThatOnlyTheCacheDoesNotKnow(t *testing.T) {
+	w := newWorld()
+	w.print(t)
+	pod := w.newPod("web", corev1.RestartPolicyAlways, false, "app")
+	r := w.admit(pod, v1beta1.ContainerRecreateRequestSpec{}, "app")
+	w.managerLearns(len(w.server.history) - 1)
+	require.Empty(t, w.managerSees.pods)
+	w.manage(r.Name)
+	require.False(t, recreate.Finished(w.server.requests[r.Name]))
+	require.True(t, w.quiet(time.Minute))
+	require.Equal(t, succeeded("app"), w.states(t, r))
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
@@ -23,6 +24,8 @@ import (
 	"github.com/kruisectl/kruisectl/daemon/cri"
 	"github.com/kruisectl/kruisectl/daemon/cri/fakecri"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a Worker that runs, with synthetic time, on the fake runtime and a server in memory
 // whose cache is always up to date.
@@ -63,9 +66,9 @@ func container(uid, name, id string, attempt uint32) fakecri.Container {
 	}}}
 }
 
-func (b *bench) request(name string, change func(*v1beta1.ContainerRecreateRequest)) *v1beta1.ContainerRecreateRequest {
+func (b *bench) request(change func(*v1beta1.ContainerRecreateRequest)) *v1beta1.ContainerRecreateRequest {
 	r := &v1beta1.ContainerRecreateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1beta1.RecreatePodUIDLabel: "pod", v1beta1.RecreateActiveLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "r", Labels: map[string]string{v1beta1.RecreatePodUIDLabel: "pod", v1beta1.RecreateActiveLabel: "true"}},
 		Spec: v1beta1.ContainerRecreateRequestSpec{PodName: "web", Strategy: &v1beta1.RecreateStrategy{FailurePolicy: "Fail"}, Containers: []v1beta1.RecreateContainer{
 			{Name: "app", StatusContext: &v1beta1.RecreateContainerContext{ContainerID: "containerd://a1"}},
 		}},
@@ -121,7 +124,7 @@ func TestStopsByTheOptionsOfTheRequest(t *testing.T) {
 				c.Exec = map[string]fakecri.ExecScript{"bye": {Delay: 4 * time.Second}, "false": {Code: 1}}
 				b.rt.AddContainer(c)
 				started := time.Now()
-				r := b.request("r", func(r *v1beta1.ContainerRecreateRequest) {
+				r := b.request(func(r *v1beta1.ContainerRecreateRequest) {
 					r.Spec.Strategy.TerminationGracePeriodSeconds, r.Spec.Containers[0].PreStop = tc.grace, tc.hook
 				})
 				time.Sleep(time.Minute)
@@ -161,7 +164,7 @@ func TestAPanicIsAnErrorOfOnePod(t *testing.T) {
 		rt := &odd{Runtime: fakecri.New("containerd"), left: 3}
 		b := startBench(t, rt)
 		rt.AddContainer(container("pod", "app", "a1", 0))
-		r := b.request("r", nil)
+		r := b.request(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.True(t, b.state(r).IsKilled)
@@ -198,7 +201,7 @@ func TestWhatTheRuntimeMayAnswer(t *testing.T) {
 				if tc.fault != nil {
 					b.rt.Inject(*tc.fault)
 				}
-				r := b.request("r", nil)
+				r := b.request(nil)
 				time.Sleep(9 * time.Second)
 				synctest.Wait()
 				require.Equal(t, tc.want, b.state(r))
@@ -244,7 +247,7 @@ func TestReadyAndMetrics(t *testing.T) {
 		require.NoError(t, b.worker.Ready())
 		b.rt.AddContainer(container("pod", "app", "a1", 0))
 		b.server.storePod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "pod"}, Spec: corev1.PodSpec{RestartPolicy: "Never", Containers: []corev1.Container{{Name: "app"}}}})
-		b.request("r", nil)
+		b.request(nil)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Equal(t, 1, testutil.CollectAndCount(b.worker.o.Metrics.requests))
