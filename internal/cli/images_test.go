@@ -53,12 +53,12 @@ func nodeImage(name string, tasks ...func(*v1beta1.NodeImage)) *v1beta1.NodeImag
 	return ni
 }
 
-// given is the task of a job for repo/web:2 on a node, with what the node says of it.
-func given(job string, phase v1beta1.ImagePullPhase, progress int32, message string) func(*v1beta1.NodeImage) {
+// given is the task of job pull-web for repo/web:2 on a node, with what the node says of it.
+func given(phase v1beta1.ImagePullPhase, progress int32, message string) func(*v1beta1.NodeImage) {
 	return func(ni *v1beta1.NodeImage) {
 		started := &metav1.Time{Time: t0.Add(-2 * time.Minute)}
 		ni.Spec.Images = map[string]v1beta1.ImageSpec{"repo/web": {Tags: []v1beta1.ImageTagSpec{{
-			Tag: "2", CreatedAt: started, OwnerReferences: []corev1.ObjectReference{{UID: types.UID("uid-" + job)}},
+			Tag: "2", CreatedAt: started, OwnerReferences: []corev1.ObjectReference{{UID: "uid-pull-web"}},
 		}}}}
 		if phase == "" {
 			return
@@ -79,10 +79,10 @@ func given(job string, phase v1beta1.ImagePullPhase, progress int32, message str
 func underWay() []client.Object {
 	return []client.Object{
 		imageJob("pull-web", v1beta1.ImagePullJobStatus{Desired: 5, Active: 2, Succeeded: 1, Failed: 1, FailedNodes: []string{"node-1"}}),
-		nodeImage("node-0", given("pull-web", v1beta1.ImagePhaseSucceeded, 100, "")),
-		nodeImage("node-1", given("pull-web", v1beta1.ImagePhaseFailed, 0, "401 unauthorized")),
-		nodeImage("node-2", given("pull-web", v1beta1.ImagePhasePulling, 50, "")),
-		nodeImage("node-3", given("pull-web", "", 0, "")),
+		nodeImage("node-0", given(v1beta1.ImagePhaseSucceeded, 100, "")),
+		nodeImage("node-1", given(v1beta1.ImagePhaseFailed, 0, "401 unauthorized")),
+		nodeImage("node-2", given(v1beta1.ImagePhasePulling, 50, "")),
+		nodeImage("node-3", given("", 0, "")),
 		nodeImage("node-4"),
 	}
 }
