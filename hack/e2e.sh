@@ -17,4 +17,5 @@ image=$(cluster build-product --repo . --tag e2e | tail -n 1)
 eval "$(cluster env)"
 export E2E_IMAGE=$image KRUISECTL=$PWD/bin/kruisectl
 CGO_ENABLED=0 go tool -modfile=hack/tools/go.mod gotestsum --format testname --jsonfile "out/e2e.json" -- \
-  -tags "$tags" -count 1 -p 1 -parallel 4 -timeout 45m ./test/e2e/rollout/... ./test/e2e/statefulset/... ./test/e2e/daemonset/... ./test/e2e/uninstall/...
+  -tags "$tags" -count 1 -p 1 -parallel 4 -timeout 60m ./test/e2e/rollout/... ./test/e2e/statefulset/... ./test/e2e/daemonset/... \
+  ./test/e2e/images/... ./test/e2e/containers/... ./test/e2e/probes/... ./test/e2e/uninstall/...

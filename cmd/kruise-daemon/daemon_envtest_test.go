@@ -6,10 +6,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,24 +27,6 @@ const (
 	soon = 2 * time.Minute
 	tick = 50 * time.Millisecond
 )
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
-}
-
-func body(url string) string {
-	response, err := http.Get(url)
-	if err != nil {
-		return err.Error()
-	}
-	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body)
-	return fmt.Sprint(response.StatusCode, " ", string(text))
-}
 
 // The whole agent against a real API server and a fake runtime behind a socket: it starts
 // before the runtime, pulls with a copied secret, reports containers, outlives a restart of

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
@@ -60,7 +59,7 @@ func (w *wiring) runtimeUID(ctx context.Context, task probe.Task) string {
 // nodePodProbes is the NodePodProbe of one node.
 type nodePodProbes struct {
 	node     string
-	client   *gentype.ClientWithList[*v1alpha1.NodePodProbe, *v1alpha1.NodePodProbeList]
+	client   *kube.Typed[*v1alpha1.NodePodProbe, *v1alpha1.NodePodProbeList]
 	informer cache.SharedIndexInformer
 }
 

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -24,7 +23,7 @@ const byPod = "pod"
 
 // recreate builds the worker that restarts containers for ContainerRecreateRequests.
 func (w *wiring) recreate(context.Context) (agent.Worker, error) {
-	store := recreateStore{kube: w.kube, pods: w.pods, informer: kube.Informer(recreateRequests(w.kube, ""), kube.Select{
+	store := recreateStore{node: w.node, kube: w.kube, pods: w.pods, informer: kube.Informer(recreateRequests(w.kube, ""), kube.Select{
 		Labels: v1beta1.RecreateNodeNameLabel + "=" + recreatelabel.Node(w.node) + "," + v1beta1.RecreateActiveLabel + "=true",
 	}, nil, cache.Indexers{byPod: podOfRequest})}
 	w.watch(store.informer)
@@ -41,7 +40,7 @@ func (w *wiring) recreate(context.Context) (agent.Worker, error) {
 	return worker, nil
 }
 
-func recreateRequests(c *kube.Client, namespace string) *gentype.ClientWithList[*v1beta1.ContainerRecreateRequest, *v1beta1.ContainerRecreateRequestList] {
+func recreateRequests(c *kube.Client, namespace string) *kube.Typed[*v1beta1.ContainerRecreateRequest, *v1beta1.ContainerRecreateRequestList] {
 	return kube.Resource(c, v1beta1.GroupVersion, "containerrecreaterequests", namespace,
 		func() *v1beta1.ContainerRecreateRequest { return &v1beta1.ContainerRecreateRequest{} },
 		func() *v1beta1.ContainerRecreateRequestList { return &v1beta1.ContainerRecreateRequestList{} })
@@ -81,6 +80,7 @@ func requestEvents(worker *recreate.Worker) cache.ResourceEventHandler {
 
 // recreateStore has the active requests of one node, and its Pods.
 type recreateStore struct {
+	node     string
 	kube     *kube.Client
 	informer cache.SharedIndexInformer
 	pods     cache.SharedIndexInformer // nil: Pods are read from the API server
@@ -96,7 +96,9 @@ func (s recreateStore) Requests(key recreate.Key) ([]*v1beta1.ContainerRecreateR
 	}
 	requests := make([]*v1beta1.ContainerRecreateRequest, 0, len(objects))
 	for _, obj := range objects {
-		if r, ok := obj.(*v1beta1.ContainerRecreateRequest); ok {
+		r, ok := obj.(*v1beta1.ContainerRecreateRequest)
+		// Labels of nodes with long names are hashes: two nodes may share one.
+		if ok && recreatelabel.Is(r.Labels[v1beta1.RecreateNodeNameLabel], r.Annotations[v1beta1.RecreateNodeNameAnnotation], s.node) {
 			requests = append(requests, r)
 		}
 	}

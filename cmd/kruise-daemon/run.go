@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +50,13 @@ func run(ctx context.Context, o options) error {
 	checks.Add(runtimeCheck, func() error { return errLooking })
 	registry := agent.NewRegistry()
 	registry.MustRegister(features.Collector(o.gates))
+	ctx, end := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
+	defer func() {
+		// An early return ends what was begun; its error is the one that counts.
+		end()
+		_ = group.Wait()
+	}()
 	if err := serve(ctx, group, o, checks, registry); err != nil {
 		return err
 	}
@@ -84,8 +91,33 @@ func run(ctx context.Context, o options) error {
 	}
 	group.Go(func() error { runtimes.Keep(ctx, time.After); return nil })
 	group.Go(func() error { return agent.Run(ctx, workers) })
+	group.Go(func() error { trim(ctx, workers); return nil })
 	logger.Info("Started", "node", o.node, "runtime", runtimes.First().Name(), "gates", o.gates.String())
 	return group.Wait()
+}
+
+// calm is how long after the start the agent has read all that it reads.
+const calm = 5 * time.Second
+
+// trim gives back the memory that only the start needs: for reading all Pods of the node, and
+// for the program's own pages.
+func trim(ctx context.Context, workers []agent.Worker) {
+	for _, w := range workers {
+		if !agent.UntilReady(ctx, w) {
+			return
+		}
+	}
+	timer := time.NewTimer(calm)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+	}
+	debug.FreeOSMemory()
+	if err := dropProgramPages(); err != nil {
+		klog.FromContext(ctx).V(1).Info("Keeping the program's pages", "reason", err.Error())
+	}
 }
 
 // ignoreEnd turns the error of an ended context into a good end.

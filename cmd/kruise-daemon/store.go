@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
@@ -31,7 +30,7 @@ func groups() []kube.Group {
 // nodeImages is the NodeImage of one node.
 type nodeImages struct {
 	node     string
-	client   *gentype.ClientWithList[*v1beta1.NodeImage, *v1beta1.NodeImageList]
+	client   *kube.Typed[*v1beta1.NodeImage, *v1beta1.NodeImageList]
 	informer cache.SharedIndexInformer
 }
 

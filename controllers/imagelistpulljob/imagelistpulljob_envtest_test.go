@@ -134,11 +134,11 @@ func (c *cluster) children() map[string]v1beta1.ImagePullJob {
 	return byImage
 }
 
-// report writes the status of the child of an image.
-func (c *cluster) report(image string, desired, active, succeeded, failed int32) {
+// report writes the status of the child of an image, on three nodes.
+func (c *cluster) report(image string, active, succeeded, failed int32) {
 	c.t.Helper()
 	child := c.children()[image]
-	child.Status = v1beta1.ImagePullJobStatus{StartTime: new(metav1.Now()), Desired: desired, Active: active, Succeeded: succeeded, Failed: failed}
+	child.Status = v1beta1.ImagePullJobStatus{StartTime: new(metav1.Now()), Desired: 3, Active: active, Succeeded: succeeded, Failed: failed}
 	require.NoError(c.t, c.Status().Update(c.t.Context(), &child))
 }
 
@@ -173,14 +173,14 @@ func TestListRunsToItsEnd(t *testing.T) {
 	c.eventually("children and desired", job, func() bool { return len(c.children()) == 2 && job.Status.Desired == 2 })
 	require.True(t, metav1.IsControlledBy(new(c.children()["nginx:1"]), job))
 	require.Equal(t, job.Labels[hashLabel], c.children()["nginx:1"].Labels[hashLabel])
-	c.report("nginx:1", 3, 2, 0, 0)
+	c.report("nginx:1", 2, 0, 0)
 	c.eventually("active", job, func() bool { return job.Status.Active == 1 })
-	c.report("nginx:1", 3, 1, 1, 0)
-	c.report("nginx:1", 3, 1, 2, 0)
-	c.report("busybox:1", 3, 0, 2, 1)
+	c.report("nginx:1", 1, 1, 0)
+	c.report("nginx:1", 1, 2, 0)
+	c.report("busybox:1", 0, 2, 1)
 	c.eventually("one is completed, with a failure", job, func() bool { return job.Status.Completed == 1 && len(job.Status.FailedImageStatuses) == 1 })
 	require.Equal(t, "busybox:1", job.Status.FailedImageStatuses[0].Name)
-	c.report("nginx:1", 3, 0, 3, 0)
+	c.report("nginx:1", 0, 3, 0)
 	c.eventually("the end", job, func() bool { return job.Status.CompletionTime != nil })
 	require.EqualValues(t, 1, job.Status.Succeeded)
 	c.eventually("deletion after the TTL", job, func() bool { return job.UID == "" })

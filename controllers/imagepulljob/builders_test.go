@@ -83,10 +83,11 @@ func (b nodeBuilder) limits(job jobBuilder) nodeBuilder {
 	})
 }
 
-func (b nodeBuilder) secret(name string) nodeBuilder {
+// secret adds a reference to the pull secret s.
+func (b nodeBuilder) secret() nodeBuilder {
 	return b.with(func(n *v1beta1.NodeImage) {
 		image := n.Spec.Images["nginx"]
-		image.PullSecrets = append(image.PullSecrets, v1beta1.ReferenceObject{Namespace: "config", Name: name})
+		image.PullSecrets = append(image.PullSecrets, v1beta1.ReferenceObject{Namespace: "config", Name: "s"})
 		n.Spec.Images["nginx"] = image
 	})
 }

@@ -138,22 +138,22 @@ func TestDecideRefreshes(t *testing.T) {
 		want []string
 	}{
 		"a node that pulls without the secret gets it, though no slot is free": {patient, task, []string{"a"}},
-		"a node that has the secret in another mode is not written":            {patient, task.secret("s"), nil},
+		"a node that has the secret in another mode is not written":            {patient, task.secret(), nil},
 		"a node that is through gets it too, for the next pull":                {patient, task.reports(v1beta1.ImagePhaseFailed, 0), []string{"a"}},
-		"a node that is through needs no new limits":                           {newJob().never(), task.secret("s").reports(v1beta1.ImagePhaseFailed, 0), nil},
+		"a node that is through needs no new limits":                           {newJob().never(), task.secret().reports(v1beta1.ImagePhaseFailed, 0), nil},
 		"a changed timeout reaches a node that pulls": {
-			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.PullPolicy.TimeoutSeconds = new(int32(60)) }), task.secret("s"), []string{"a"},
+			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.PullPolicy.TimeoutSeconds = new(int32(60)) }), task.secret(), []string{"a"},
 		},
 		"a changed number of retries reaches a node that pulls": {
-			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.PullPolicy.BackoffLimit = new(int32(9)) }), task.secret("s"), []string{"a"},
+			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.PullPolicy.BackoffLimit = new(int32(9)) }), task.secret(), []string{"a"},
 		},
 		"a changed imagePullPolicy reaches a node that pulls": {
-			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = v1beta1.PullAlways }), task.secret("s"), []string{"a"},
+			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = v1beta1.PullAlways }), task.secret(), []string{"a"},
 		},
-		"a changed deadline reaches a node that pulls": {newJob().deadline(1000), newNode("a").task(0, "job").limits(newJob().deadline(900)).secret("s"), []string{"a"}},
+		"a changed deadline reaches a node that pulls": {newJob().deadline(1000), newNode("a").task(0, "job").limits(newJob().deadline(900)).secret(), []string{"a"}},
 		"a job that came later to the same task decides about its limits": {
 			patient.with(func(j *v1beta1.ImagePullJob) { j.Spec.PullPolicy.TimeoutSeconds = new(int32(60)) }),
-			newNode("a").task(1, "job", "later").limits(patient).secret("s"), nil,
+			newNode("a").task(1, "job", "later").limits(patient).secret(), nil,
 		},
 	}
 	for name, tc := range cases {

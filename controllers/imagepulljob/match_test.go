@@ -129,7 +129,7 @@ func TestChangedTasks(t *testing.T) {
 		"a label is no change of a task":    {base.with(func(n *v1beta1.NodeImage) { n.Labels = map[string]string{"a": "b"} }), nil},
 		"a report on a task":                {base.reports(v1beta1.ImagePhaseSucceeded, 0), []imageref.Ref{one}},
 		"a new version of a task":           {base.task(1, "job"), []imageref.Ref{one}},
-		"a secret concerns the whole image": {base.secret("s"), []imageref.Ref{all}},
+		"a secret concerns the whole image": {base.secret(), []imageref.Ref{all}},
 		"an image that goes":                {base.with(func(n *v1beta1.NodeImage) { n.Spec.Images = nil }), []imageref.Ref{all, one}},
 		"another image": {base.with(func(n *v1beta1.NodeImage) {
 			n.Spec.Images["redis"] = v1beta1.ImageSpec{Tags: []v1beta1.ImageTagSpec{{Tag: "7"}}}

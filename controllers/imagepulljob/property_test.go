@@ -168,7 +168,7 @@ func drawNode(t *rapid.T, label string) *v1beta1.NodeImage {
 	if rapid.Bool().Draw(t, label+" has the task") {
 		n = n.task(rapid.Int64Range(0, 1).Draw(t, label+" version"), rapid.SampledFrom([][]string{{"job"}, {"other"}, {"other", "job"}, {}}).Draw(t, label+" owners")...)
 		if rapid.Bool().Draw(t, label+" secret") {
-			n = n.secret("s")
+			n = n.secret()
 		}
 		if rapid.Bool().Draw(t, label+" reports") {
 			n = n.reports(rapid.SampledFrom([]v1beta1.ImagePullPhase{v1beta1.ImagePhasePulling, v1beta1.ImagePhaseFailed, v1beta1.ImagePhaseSucceeded}).Draw(t, label+" phase"), 0).

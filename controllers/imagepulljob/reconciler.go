@@ -53,6 +53,9 @@ const (
 	lookAfterDelete, lookAgain = time.Second, 250 * time.Millisecond
 	// writers bounds concurrent writes to NodeImages.
 	writers = 8
+	// handout is how long one pass hands out the task, however slow the API server is: then
+	// the status tells what has happened, and edits of the job are seen.
+	handout = 2 * time.Second
 )
 
 // Options are what the manager decides.
@@ -147,14 +150,18 @@ func (r *Reconciler) step(ctx context.Context, job *v1beta1.ImagePullJob) (ctrl.
 	log.FromContext(ctx).V(1).Info("Decided", "desired", plan.Status.Desired, "active", plan.Status.Active,
 		"succeeded", plan.Status.Succeeded, "failed", plan.Status.Failed, "assign", len(plan.Assign), "waiting", plan.Waiting)
 
-	assigned, actErr := r.act(ctx, snap, plan, now)
+	assigned, late, actErr := r.act(ctx, snap, plan, now)
 	// The nodes that just got the task count as active at once: one write instead of two.
 	plan.Status.Active += assigned
 	if rejected := rejection(actErr); rejected != "" {
 		plan.Status.Message = sentence(plan.Status.Message, rejected)
 	}
 	statusErr := r.writeStatus(ctx, job, plan)
-	return ctrl.Result{RequeueAfter: plan.Requeue}, errors.Join(actErr, statusErr)
+	wait := plan.Requeue
+	if late {
+		wait = settle
+	}
+	return ctrl.Result{RequeueAfter: wait}, errors.Join(actErr, statusErr)
 }
 
 // forget drops what is left of a job that is gone, its name on copies of secrets included:
@@ -171,30 +178,34 @@ func (r *Reconciler) forget(ctx context.Context, key types.NamespacedName) error
 	return nil
 }
 
-// act gives the task to the nodes of the plan and returns how many did not have it before.
-// One node's failure does not stop the others.
-func (r *Reconciler) act(ctx context.Context, snap *Snapshot, plan Plan, now time.Time) (int32, error) {
+// act gives the task to the nodes of the plan and returns how many did not have it before,
+// and whether time was up before all had it. One node's failure does not stop the others.
+func (r *Reconciler) act(ctx context.Context, snap *Snapshot, plan Plan, now time.Time) (assigned int32, late bool, err error) {
 	byName := map[string]*v1beta1.NodeImage{}
 	for _, node := range snap.Nodes {
 		byName[node.Name] = node
 	}
-	var assigned atomic.Int32
+	var given, left atomic.Int32
 	todo := slices.Concat(plan.Refresh, plan.Assign)
 	errs := make([]error, len(todo))
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for i, name := range todo {
 		group.Go(func() error {
+			if r.options.Clock.Since(now) > handout {
+				left.Add(1)
+				return nil
+			}
 			isNew, err := r.assignNode(ctx, byName[name], snap, now)
 			if isNew {
-				assigned.Add(1)
+				given.Add(1)
 			}
 			errs[i] = err
 			return nil
 		})
 	}
 	_ = group.Wait() // errs has the errors
-	return assigned.Load(), errors.Join(errs...)
+	return given.Load(), left.Load() > 0, errors.Join(errs...)
 }
 
 // rejectedError says that a NodeImage does not take the task, which a retry may not change.

@@ -4,6 +4,7 @@ package imagepulljob
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +57,38 @@ func TestTTL(t *testing.T) {
 			require.Equal(t, tc.gone, apierrors.IsNotFound(c.Get(t.Context(), key, &v1beta1.ImagePullJob{})))
 		})
 	}
+}
+
+// ticking is a clock that goes on by a second whenever somebody looks at it.
+type ticking struct {
+	*clocktesting.FakePassiveClock
+	mu sync.Mutex
+}
+
+func (c *ticking) Since(t time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.SetTime(c.Now().Add(time.Second))
+	return c.FakePassiveClock.Since(t)
+}
+
+// A slow API server must not keep the status, and edits, waiting for the last node.
+func TestAPassEndsThoughTheServerIsSlow(t *testing.T) {
+	job := newJob().parallelism(100).notStarted().obj
+	objects := []client.Object{job}
+	for i := range 40 {
+		objects = append(objects, newNode(fmt.Sprintf("node%02d", i)).obj)
+	}
+	c := fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).WithStatusSubresource(job).Build()
+	r := newReconciler(c, t0)
+	r.options.Clock = &ticking{FakePassiveClock: clocktesting.NewFakePassiveClock(t0)}
+	key := client.ObjectKeyFromObject(job)
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	require.NoError(t, err)
+	require.Equal(t, settle, result.RequeueAfter)
+	require.NoError(t, c.Get(t.Context(), key, job))
+	require.EqualValues(t, 40, job.Status.Desired)
+	require.EqualValues(t, 2, job.Status.Active)
 }
 
 // BenchmarkDecide5000Nodes is what each look at a job on 5,000 nodes costs, besides reading.

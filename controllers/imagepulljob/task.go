@@ -9,8 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 )
@@ -98,8 +98,8 @@ func outdated(task *v1beta1.ImageTagSpec, job *v1beta1.ImagePullJob) bool {
 		have = &v1beta1.ImageTagPullPolicy{}
 	}
 	want := limits(job)
-	return !ptr.Equal(have.TimeoutSeconds, want.TimeoutSeconds) || !ptr.Equal(have.BackoffLimit, want.BackoffLimit) ||
-		!ptr.Equal(have.ActiveDeadlineSeconds, want.ActiveDeadlineSeconds) || task.ImagePullPolicy != job.Spec.ImagePullPolicy
+	want.TTLSecondsAfterFinished = have.TTLSecondsAfterFinished
+	return task.ImagePullPolicy != job.Spec.ImagePullPolicy || !equality.Semantic.DeepEqual(*have, want)
 }
 
 // setLimits makes the limits of a task those of the job. How long the task is kept after

@@ -155,11 +155,13 @@ func (r *Reconciler) secretGone(ctx context.Context, key types.NamespacedName) b
 // nodeGone asks the API server: tasks that vanish with a NodeImage do not come back.
 func (r *Reconciler) nodeGone(ctx context.Context, name string) (bool, error) {
 	var node corev1.Node
-	err := r.live.Get(ctx, types.NamespacedName{Name: name}, &node)
-	if client.IgnoreNotFound(err) != nil {
+	switch err := r.live.Get(ctx, types.NamespacedName{Name: name}, &node); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
 		return false, fmt.Errorf("reading Node %s: %w", name, err)
 	}
-	return err != nil || node.DeletionTimestamp != nil, nil
+	return node.DeletionTimestamp != nil, nil
 }
 
 // tombs are UIDs of jobs that do not exist any more. The zero value is ready for concurrent

@@ -30,14 +30,12 @@ import (
 // name of the controller in logs and metrics.
 const name = "nodepodprobe-controller"
 
-// writers bounds concurrent writes for one node.
-const writers = 8
-
 // Options are what the manager decides.
 type Options struct {
 	Workers     int                                           // 3 when 0
 	RateLimiter workqueue.TypedRateLimiter[reconcile.Request] // nil: the library's
 	Clock       clock.PassiveClock                            // nil: the real one
+	Writers     int                                           // concurrent writes for one node; 8 when 0
 	// Marked are the Pods that this controller and that of PodProbeMarkers wrote; nil: its own.
 	Marked *freshness.Writes
 }
@@ -45,6 +43,9 @@ type Options struct {
 func (o *Options) complete() {
 	if o.Workers == 0 {
 		o.Workers = 3
+	}
+	if o.Writers == 0 {
+		o.Writers = 8
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -158,7 +159,7 @@ func (r *Reconciler) act(ctx context.Context, snap *Snapshot, plan Plan) error {
 	}
 	errs := make([]error, len(plan.Mark), len(plan.Mark)+1)
 	var group errgroup.Group
-	group.SetLimit(writers)
+	group.SetLimit(r.options.Writers)
 	for i, m := range plan.Mark {
 		for _, ignored := range m.Marks.Ignored {
 			log.FromContext(ctx).V(1).Info("Two results ask for the same", "pod", m.Pod.Namespace+"/"+m.Pod.Name, "detail", ignored)

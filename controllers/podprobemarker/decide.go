@@ -98,12 +98,12 @@ func Farewell(s Snapshot) Plan {
 func Unmark(s Snapshot, staying []*v1alpha1.PodProbeMarker) []Marking {
 	var list []Marking
 	for _, pod := range slices.SortedFunc(slices.Values(s.Pods), byName) {
-		node := s.Nodes[pod.Spec.NodeName]
-		if node == nil || !podprobe.Active(pod) {
+		if !podprobe.Active(pod) {
 			continue
 		}
-		// Conditions on serverless nodes are the provider's.
-		if marks := podprobe.Unmark(pod, s.Marker, staying, !podprobe.IsVirtual(node)); !marks.Empty() {
+		// Conditions on serverless nodes are the provider's. A node that is gone may come back.
+		node := s.Nodes[pod.Spec.NodeName]
+		if marks := podprobe.Unmark(pod, s.Marker, staying, node == nil || !podprobe.IsVirtual(node)); !marks.Empty() {
 			list = append(list, Marking{Pod: pod, Marks: marks})
 		}
 	}

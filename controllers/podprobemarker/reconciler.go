@@ -33,14 +33,12 @@ import (
 // name of the controller in logs and metrics.
 const name = "podprobemarker-controller"
 
-// writers bounds concurrent writes for one marker.
-const writers = 8
-
 // Options are what the manager decides.
 type Options struct {
 	Workers     int                                           // 3 when 0
 	RateLimiter workqueue.TypedRateLimiter[reconcile.Request] // nil: the library's
 	Clock       clock.PassiveClock                            // nil: the real one
+	Writers     int                                           // concurrent writes for one marker; 8 when 0
 	// Serverless is the gate EnablePodProbeMarkerOnServerless.
 	Serverless bool
 	// Marked are the Pods that this controller and that of NodePodProbes wrote; nil: its own.
@@ -50,6 +48,9 @@ type Options struct {
 func (o *Options) complete() {
 	if o.Workers == 0 {
 		o.Workers = 3
+	}
+	if o.Writers == 0 {
+		o.Writers = 8
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -121,13 +122,25 @@ func (r *Reconciler) forgetOld(ctx context.Context, snap *Snapshot) error {
 	return nil
 }
 
-// unmarkAll removes the marks of versions of the marker of snap. The Pods are asked for anew:
-// a mark that the cache does not show yet would stay for good.
+// unmarkAll removes the marks of versions of the marker of snap from the Pods that it selects,
+// or has until now. The API server is asked for them: a mark that the cache does not show yet
+// would stay for good.
 func (r *Reconciler) unmarkAll(ctx context.Context, snap Snapshot, versions, staying []*v1alpha1.PodProbeMarker) error {
-	var err error
-	if snap.Pods, err = r.livePods(ctx, snap.Marker); err != nil {
+	pods, err := r.livePods(ctx, snap.Marker)
+	if err != nil {
 		return err
 	}
+	// Pods that leave the selection at this moment may be in the cache alone.
+	known := map[types.UID]bool{}
+	for _, pod := range pods {
+		known[pod.UID] = true
+	}
+	for _, pod := range slices.Concat(snap.Pods, snap.Lost) {
+		if !known[pod.UID] {
+			pods = append(pods, pod)
+		}
+	}
+	snap.Pods = pods
 	var errs []error
 	for _, version := range versions {
 		snap.Marker = version
@@ -185,7 +198,7 @@ func (r *Reconciler) sweep(ctx context.Context, key types.NamespacedName) error 
 func (r *Reconciler) assignAll(ctx context.Context, marker *v1alpha1.PodProbeMarker, assignments []Assignment) error {
 	errs := make([]error, len(assignments))
 	var group errgroup.Group
-	group.SetLimit(writers)
+	group.SetLimit(r.options.Writers)
 	for i, a := range assignments {
 		group.Go(func() error {
 			errs[i] = r.assign(ctx, marker, a)
@@ -227,7 +240,7 @@ func (r *Reconciler) assign(ctx context.Context, marker *v1alpha1.PodProbeMarker
 func (r *Reconciler) markAll(ctx context.Context, markings []Marking) error {
 	errs := make([]error, len(markings))
 	var group errgroup.Group
-	group.SetLimit(writers)
+	group.SetLimit(r.options.Writers)
 	for i, m := range markings {
 		group.Go(func() error {
 			errs[i] = r.mark(ctx, m)

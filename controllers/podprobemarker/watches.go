@@ -83,19 +83,26 @@ func (r *Reconciler) markers(ctx context.Context, namespace string) []v1alpha1.P
 // PodEvents wakes the markers of Pods that become ready to be probed, move, or change in
 // what markers look at. A Pod may be seen for the first time when all that has happened.
 func (r *Reconciler) PodEvents() handler.EventHandler {
+	created := func(ctx context.Context, pod *corev1.Pod, q queue) {
+		if podprobe.Probeable(pod) {
+			r.wake(ctx, q, 0, pod.Namespace, func(m *v1alpha1.PodProbeMarker) bool { return podprobe.Follows(m, pod) })
+		}
+	}
+	deleted := func(ctx context.Context, pod *corev1.Pod, q queue) {
+		r.wake(ctx, q, settle, pod.Namespace, func(m *v1alpha1.PodProbeMarker) bool { return podprobe.Selects(m, pod) })
+	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if pod := e.Object.(*corev1.Pod); podprobe.Probeable(pod) {
-				r.wake(ctx, q, 0, pod.Namespace, func(m *v1alpha1.PodProbeMarker) bool { return podprobe.Follows(m, pod) })
-			}
-		},
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { created(ctx, e.Object.(*corev1.Pod), q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			r.podChanged(ctx, q, e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod))
+			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			if before.UID != after.UID { // the watch missed the end of the one before
+				deleted(ctx, before, q)
+				created(ctx, after, q)
+				return
+			}
+			r.podChanged(ctx, q, before, after)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			pod := e.Object.(*corev1.Pod)
-			r.wake(ctx, q, settle, pod.Namespace, func(m *v1alpha1.PodProbeMarker) bool { return podprobe.Selects(m, pod) })
-		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { deleted(ctx, e.Object.(*corev1.Pod), q) },
 	}
 }
 
@@ -105,7 +112,7 @@ func (r *Reconciler) podChanged(ctx context.Context, q queue, before, after *cor
 	case !was && !is:
 	case was && !is: // the count changes, and its probes go with the NodePodProbe controller
 		r.wake(ctx, q, settle, after.Namespace, func(m *v1alpha1.PodProbeMarker) bool { return podprobe.Selects(m, before) })
-	case !was || before.Status.PodIP != after.Status.PodIP || before.UID != after.UID:
+	case !was || before.Status.PodIP != after.Status.PodIP:
 		r.wake(ctx, q, 0, after.Namespace, func(m *v1alpha1.PodProbeMarker) bool { return podprobe.Follows(m, after) })
 	case !maps.Equal(before.Labels, after.Labels):
 		r.wake(ctx, q, 0, after.Namespace, func(m *v1alpha1.PodProbeMarker) bool {

@@ -20,7 +20,8 @@ import (
 type Worker interface {
 	// Name is that of the worker's health check.
 	Name() string
-	// Run works until ctx ends and returns nil then. Any other return ends the agent.
+	// Run works until ctx ends and returns nil then. Any other return ends the agent. It is
+	// called once, at the latest when ctx has ended.
 	Run(ctx context.Context) error
 	// Ready returns why the worker cannot do its work, or nil. It must not block.
 	Ready() error
@@ -35,9 +36,9 @@ func Run(ctx context.Context, workers []Worker) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range workers {
 		group.Go(func() error {
-			if !untilReady(ctx, w) {
-				return nil
-			}
+			// One that never gets ready is run all the same when ctx has ended: it may have
+			// something to take down.
+			UntilReady(ctx, w)
 			if err := w.Run(ctx); err != nil {
 				return fmt.Errorf("running %s: %w", w.Name(), err)
 			}
@@ -50,8 +51,8 @@ func Run(ctx context.Context, workers []Worker) error {
 	return group.Wait()
 }
 
-// untilReady returns false when ctx ended first.
-func untilReady(ctx context.Context, w Worker) bool {
+// UntilReady waits until w is ready for the first time. It returns false when ctx ended first.
+func UntilReady(ctx context.Context, w Worker) bool {
 	ticker := time.NewTicker(poll)
 	defer ticker.Stop()
 	for w.Ready() != nil {

@@ -21,9 +21,11 @@ const (
 	// the container restarts once.
 	restartDelay = 3 * time.Second
 	// kubeletDelay is for containers that differ from their spec in more than environment:
-	// the kubelet is about to replace them. Not for ever, because a spec that was defaulted
-	// differently after creation never matches.
+	// the kubelet is about to replace them, within their grace period and this. Not for ever,
+	// because a spec that was defaulted differently after creation never matches.
 	kubeletDelay = 10 * time.Second
+	// defaultGrace is that of Pods whose containers do not say.
+	defaultGrace = 30 * time.Second
 )
 
 // Snapshot is all that Decide may look at. Nobody writes to it.
@@ -150,9 +152,48 @@ func (p *Plan) restart(pod *corev1.Pod, spec *corev1.Container, c *cri.Container
 	}
 	delay := restartDelay
 	if !runtimehash.PlainFits(hashes.PlainHash, spec) {
-		delay = kubeletDelay
+		delay = kubeletDelay + graceOf(c)
 	}
 	p.Restart = append(p.Restart, Restart{ID: c.ID, Name: spec.Name, Expected: expected, Delay: delay})
+}
+
+// graceOf is how long the kubelet may take to stop a container: a second stop meanwhile would
+// run its preStop hook twice.
+func graceOf(c *cri.Container) time.Duration {
+	if n, err := strconv.ParseInt(c.Annotations[cri.AnnotationGracePeriod], 10, 32); err == nil && n >= 0 {
+		return time.Duration(n) * time.Second
+	}
+	return defaultGrace
+}
+
+// Verdict is what becomes of a restart when it is due.
+type Verdict int
+
+// The verdicts.
+const (
+	// Go: the container still lacks the environment that its Pod asks for.
+	Go Verdict = iota
+	// Drop: it has it by now, because somebody took the change back.
+	Drop
+	// Wait: the image has changed meanwhile, and the kubelet is about to replace it.
+	Wait
+)
+
+// Due looks again at a restart that was planned some time ago. It does not ask whether the
+// update is still under way: it may count as complete by now, and the restart is due all the
+// same. Without a record of this very container it is.
+func Due(pod *corev1.Pod, name, containerID string) Verdict {
+	meta, err := runtimehash.FromObject(pod)
+	record, spec := meta.Container(name), specOf(pod, name)
+	switch {
+	case err != nil, record == nil, spec == nil, record.ContainerID != containerID:
+		return Go
+	case record.Hashes.ExtractedEnvFromMetadataHash == runtimehash.ExpectedEnv(spec, pod):
+		return Drop
+	case !runtimehash.PlainFits(record.Hashes.PlainHash, spec):
+		return Wait
+	}
+	return Go
 }
 
 func updating(pod *corev1.Pod) bool {
@@ -194,11 +235,13 @@ func relevant(before, after *corev1.Pod, trackEnv bool) bool {
 	if err != nil {
 		return true
 	}
+	started := 0
 	for i := range after.Status.ContainerStatuses {
 		status := &after.Status.ContainerStatuses[i]
 		if status.ContainerID == "" {
 			continue
 		}
+		started++
 		record := meta.Container(status.Name)
 		if record == nil || record.ContainerID != status.ContainerID {
 			return true
@@ -207,7 +250,7 @@ func relevant(before, after *corev1.Pod, trackEnv bool) bool {
 			return true
 		}
 	}
-	return false
+	return meta != nil && len(meta.Containers) > started
 }
 
 func envRelevant(before, after *corev1.Pod, name string, record *runtimehash.ContainerMeta) bool {

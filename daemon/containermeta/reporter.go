@@ -7,11 +7,11 @@
 package containermeta
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +36,8 @@ const (
 	// cacheLag bounds how long our own last patch is waited for.
 	cacheLag   = 30 * time.Second
 	envTimeout = 3 * time.Second
+	// maxEnvTries bounds how often a program is run in a container that has none.
+	maxEnvTries = 8
 )
 
 // Store is where Pods are.
@@ -217,7 +219,12 @@ func (r *Reporter) report(ctx context.Context, key types.NamespacedName) error {
 		}
 	}
 	for _, restart := range plan.Restart {
-		r.scheduleRestart(pod, scheme, restart)
+		r.scheduleRestart(ctx, pod, scheme, restart)
+	}
+	if envErr != nil && !errors.Is(envErr, cri.ErrUnavailable) && r.queue.NumRequeues(key) >= maxEnvTries {
+		// An image without an env program, and a runtime that does not tell: it stays so.
+		klog.FromContext(ctx).Info("Cannot tell the environment of a container", "pod", key, "reason", envErr.Error())
+		return nil
 	}
 	return envErr
 }
@@ -302,20 +309,46 @@ func environment(ctx context.Context, runtime cri.Runtime, id string) (map[strin
 	}
 	// NUL ends each variable: values may have newlines and blanks at their ends.
 	out, err := runtime.Exec(ctx, id, []string{"env", "-0"}, envTimeout)
-	separator := []byte{0}
 	var exit *cri.ExitError
 	if errors.As(err, &exit) {
 		out, err = runtime.Exec(ctx, id, []string{"env"}, envTimeout)
-		separator = []byte{'\n'}
+		if err != nil {
+			return nil, err
+		}
+		return parseLines(string(out)), nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	return parseNUL(string(out)), nil
+}
+
+// parseNUL reads variables that end with NUL.
+func parseNUL(text string) map[string]string {
 	env := map[string]string{}
-	for entry := range bytes.SplitSeq(out, separator) {
-		if name, value, ok := strings.Cut(string(entry), "="); ok {
+	for entry := range strings.SplitSeq(text, "\x00") {
+		if name, value, ok := strings.Cut(entry, "="); ok {
 			env[name] = value
 		}
 	}
-	return env, nil
+	return env
+}
+
+// variable is the beginning of a line that starts a variable.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*=`)
+
+// parseLines reads variables that end with a newline. A line that starts none belongs to the
+// value before it. Blanks at the ends of values stay.
+func parseLines(text string) map[string]string {
+	env := map[string]string{}
+	last := ""
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		if variable.MatchString(line) {
+			name, value, _ := strings.Cut(line, "=")
+			last, env[name] = name, value
+		} else if last != "" {
+			env[last] += "\n" + line
+		}
+	}
+	return env
 }

@@ -157,14 +157,22 @@ func TestReportsFromInsideWhenTheRuntimeDoesNotTell(t *testing.T) {
 	}
 }
 
-func TestRetriesWithoutEnd(t *testing.T) {
+func TestGivesUpAskingForAnEnvironment(t *testing.T) {
 	run(t, newPod().env(), func(t *testing.T, n *node) {
 		n.exec = nil // no env program, and the runtime does not tell
 		n.startContainer()
 		after(time.Hour)
 		require.Contains(t, n.record(), `"hashes":{"plainHash":436018172}`, "what is known is reported")
 		require.Equal(t, 1, n.patches)
-		require.Less(t, n.runtime.CallsOf("ExecSync"), 300, "with a backoff")
+		require.LessOrEqual(t, n.runtime.CallsOf("ExecSync"), 2*(maxEnvTries+1), "a program that is not there is not run for ever")
+		n.runtime.SetDown(true)
+		n.startContainer()
+		after(time.Hour)
+		n.exec = map[string]fakecri.ExecScript{"env": {Stdout: "TEST_ENV=foo"}}
+		n.runtime.SetDown(false)
+		n.startContainer()
+		after(2 * time.Minute)
+		require.Contains(t, n.record(), "27323935", "another container is another matter")
 	})
 }
 
@@ -203,9 +211,72 @@ func TestRestartsOncePerEnvironment(t *testing.T) {
 		n.startContainer()
 		after(time.Minute)
 		n.startContainer()
-		after(5 * time.Minute)
+		after(48 * time.Hour)
+		require.Equal(t, 1, n.runtime.CallsOf("StopContainer"))
+		n.change(func(p *corev1.Pod) { p.Annotations["test-env"] = "other" })
+		after(time.Minute)
+		require.Equal(t, 2, n.runtime.CallsOf("StopContainer"), "another environment is another restart")
+	})
+}
+
+// What is taken back before the restart is due restarts nothing, and can be asked for again.
+func TestAChangeThatIsTakenBackRestartsNothing(t *testing.T) {
+	run(t, newPod().env(), func(t *testing.T, n *node) {
+		n.env = map[string]string{"TEST_ENV": "foo"}
+		n.startContainer()
+		after(5 * time.Second)
+		update := func(value string) {
+			n.change(func(p *corev1.Pod) {
+				p.Annotations["test-env"] = value
+				p.Status.Conditions = []corev1.PodCondition{{Type: "InPlaceUpdateReady", Status: "False"}}
+			})
+		}
+		update("bar")
+		after(2 * time.Second)
+		update("foo")
+		after(time.Minute)
+		require.Zero(t, n.runtime.CallsOf("StopContainer"))
+		update("bar")
+		after(20 * time.Second)
 		require.Equal(t, 1, n.runtime.CallsOf("StopContainer"))
 	})
+}
+
+// Image and environment that change one after the other make one restart, the kubelet's, also
+// when that takes its whole grace period.
+func TestAnImageThatChangesMeanwhileIsTheKubelets(t *testing.T) {
+	run(t, newPod().env(), func(t *testing.T, n *node) {
+		n.env = map[string]string{"TEST_ENV": "foo"}
+		n.startContainer()
+		after(5 * time.Second)
+		n.change(func(p *corev1.Pod) {
+			p.Annotations["test-env"] = "bar"
+			p.Status.Conditions = []corev1.PodCondition{{Type: "InPlaceUpdateReady", Status: "False"}}
+		})
+		after(1500 * time.Millisecond)
+		n.change(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:1.26" })
+		after(12 * time.Second)
+		require.Zero(t, n.runtime.CallsOf("StopContainer"), "5 s of grace and 10 s")
+		n.runtime.Exit("c0", 0)
+		n.env = map[string]string{"TEST_ENV": "bar"}
+		n.startContainer()
+		after(time.Hour)
+		require.Zero(t, n.runtime.CallsOf("StopContainer"))
+	})
+}
+
+// Containers of a static Pod carry the UID of its source, not that of its mirror.
+func TestStaticPods(t *testing.T) {
+	run(t, newPod().annotation("kubernetes.io/config.hash", "source"), func(t *testing.T, n *node) {
+		n.startContainer()
+		after(5 * time.Second)
+		require.Equal(t, 1, n.runtime.CallsOf("ListContainers source"))
+	})
+}
+
+func TestParseLines(t *testing.T) {
+	got := parseLines("A=1\nTEXT=one\n two = 2\n\nB= blanks \nEMPTY=\n")
+	require.Equal(t, map[string]string{"A": "1", "TEXT": "one\n two = 2\n", "B": " blanks ", "EMPTY": ""}, got)
 }
 
 func TestLetsTheKubeletRestart(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,50 +23,56 @@ const (
 	EventFailedPreStopHook = "FailedPreStopHook"
 )
 
-const (
-	maxRestartDelay = 10 * time.Minute
-	// sameRestart is how long a container is left alone after a restart that should have
-	// given it the environment that it still lacks.
-	sameRestart = 10 * time.Minute
-)
+const maxRestartDelay = 10 * time.Minute
 
 // target is one container instance to stop.
 type target struct {
 	pod         types.NamespacedName
+	uid         types.UID
 	runtime, id string
 	container   string
+	// waited tells that the kubelet has had its time.
+	waited bool
 }
 
 // attempt is the last restart of a container.
 type attempt struct {
 	id       string
 	expected uint64
-	at       time.Time
 }
 
 func restartKey(uid types.UID, container string) string { return string(uid) + "/" + container }
 
-// scheduleRestart queues a restart, once per container instance and, unless much time has
-// passed, once per environment: a hash that cannot match must not restart a container again
-// and again.
-func (r *Reporter) scheduleRestart(pod *corev1.Pod, runtime string, restart Restart) {
+// scheduleRestart queues a restart, once per container instance and once per environment: a
+// hash that cannot match must not restart a container again and again.
+func (r *Reporter) scheduleRestart(ctx context.Context, pod *corev1.Pod, runtime string, restart Restart) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := restartKey(pod.UID, restart.Name)
-	last := r.restarts[key]
-	if last.id == restart.ID {
+	last, before := r.restarts[key]
+	if last == (attempt{id: restart.ID, expected: restart.Expected}) {
 		return
 	}
-	if wait := sameRestart - time.Since(last.at); last.expected == restart.Expected && wait > 0 {
-		r.queue.AddAfter(keyOf(pod), wait)
+	if before && last.expected == restart.Expected {
+		klog.FromContext(ctx).Info("Leaving a container alone that was restarted and still lacks the environment its Pod asks for",
+			"pod", keyOf(pod), "container", restart.Name)
+		// Said once; the environment it has had one restart for stays noted.
+		r.restarts[key] = attempt{id: restart.ID, expected: restart.Expected}
 		return
 	}
-	r.restarts[key] = attempt{id: restart.ID, expected: restart.Expected, at: time.Now()}
-	r.kills.AddAfter(target{pod: keyOf(pod), runtime: runtime, id: restart.ID, container: restart.Name}, restart.Delay)
+	r.restarts[key] = attempt{id: restart.ID, expected: restart.Expected}
+	waited := restart.Delay > restartDelay
+	r.kills.AddAfter(target{pod: keyOf(pod), uid: pod.UID, runtime: runtime, id: restart.ID, container: restart.Name, waited: waited}, restart.Delay)
 }
 
-// kill stops a container if it still runs. It does not look at the Pod's conditions again:
-// an update that follows may be complete by now, and the restart is due all the same.
+// forget makes room for another restart of a container.
+func (r *Reporter) forget(t target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.restarts, restartKey(t.uid, t.container))
+}
+
+// kill stops a container if it still runs and still needs it.
 func (r *Reporter) kill(ctx context.Context, t target) error {
 	runtime, ok := r.o.Runtimes.ByName(t.runtime)
 	if !ok {
@@ -79,12 +86,26 @@ func (r *Reporter) kill(ctx context.Context, t target) error {
 		return err
 	}
 	pod, err := r.o.Store.Pod(ctx, t.pod)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != t.uid {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading Pod %s: %w", t.pod, err)
 	}
+	switch verdict := Due(pod, t.container, t.runtime+"://"+t.id); {
+	case verdict == Drop:
+		r.forget(t)
+		return nil
+	case verdict == Wait && !t.waited:
+		t.waited = true
+		r.kills.AddAfter(t, kubeletDelay+graceOf(&status.Container))
+		return nil
+	}
+	return r.stop(ctx, runtime, t, pod, status)
+}
+
+// stop stops a container the way the kubelet does, with its hook and grace period.
+func (r *Reporter) stop(ctx context.Context, runtime cri.Runtime, t target, pod *corev1.Pod, status cri.Status) error {
 	object := &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		FieldPath: "spec.containers{" + t.container + "}",
@@ -95,10 +116,14 @@ func (r *Reporter) kill(ctx context.Context, t target) error {
 	options.PodIP = pod.Status.PodIP
 	runErr, err := cri.Kill(ctx, runtime, status, options)
 	if hookErr = errors.Join(hookErr, runErr); hookErr != nil {
-		r.o.Events.Eventf(object, corev1.EventTypeWarning, EventFailedPreStopHook, "Container %s: %v", t.container, hookErr)
+		r.o.Events.Eventf(object, corev1.EventTypeWarning, EventFailedPreStopHook, "Container %s: %s", t.container, named(hookErr, t))
 	}
 	if err != nil && !errors.Is(err, cri.ErrNotFound) {
 		return fmt.Errorf("restarting container %s of Pod %s: %w", t.container, t.pod, err)
 	}
 	return nil
 }
+
+// named is the text of an error with the container's name in place of its ID: events with
+// the same text are counted as one.
+func named(err error, t target) string { return strings.ReplaceAll(err.Error(), t.id, t.container) }

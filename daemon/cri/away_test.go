@@ -33,10 +33,13 @@ func TestUnavailable(t *testing.T) {
 	rt.Script("nginx:1", fakecri.PullScript{Failures: 1, Err: status.Error(codes.Unavailable, "server is not initialized yet")})
 	require.ErrorIs(t, pull(), cri.ErrUnavailable, "containerd is starting")
 
+	rt.Script("nginx:1", fakecri.PullScript{Failures: 1, Err: status.Error(codes.Canceled, "context canceled")})
+	require.ErrorIs(t, pull(), cri.ErrUnavailable, "containerd is ending: it was not us who canceled")
+
 	rt.Script("nginx:1", fakecri.PullScript{Hang: true})
 	broken := make(chan error, 1)
 	go func() { broken <- pull() }()
-	require.Eventually(t, func() bool { return rt.CallsOf("PullImage") == 3 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return rt.CallsOf("PullImage") == 4 }, time.Minute, time.Millisecond)
 	server.Stop()
 	require.ErrorIs(t, <-broken, cri.ErrUnavailable, "it went away during the call")
 	require.ErrorIs(t, pull(), cri.ErrUnavailable, "it is away")

@@ -71,7 +71,8 @@ func dial(ctx context.Context, socket string, observe func(Call)) (Runtime, func
 	return r, conn.Close, nil
 }
 
-// observer tells observe of each call, and marks the errors of a runtime that is away.
+// observer tells observe of each call, and marks the errors of a runtime that is away, or that
+// is going and cancels what it was asked.
 func observer(observe func(Call)) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 		started := time.Now()
@@ -80,7 +81,7 @@ func observer(observe func(Call)) grpc.UnaryClientInterceptor {
 		if observe != nil {
 			observe(Call{Method: path.Base(method), Code: status.Code(err).String(), Took: time.Since(started)})
 		}
-		if away(err, trailer) {
+		if away(err, trailer) || status.Code(err) == codes.Canceled && ctx.Err() == nil {
 			return &callError{text: err.Error(), err: errors.Join(ErrUnavailable, err)}
 		}
 		return err

@@ -20,7 +20,8 @@ import (
 // runningHook ends a hook that was started, and waits until it has ended.
 type runningHook struct {
 	cancel context.CancelFunc
-	result chan error // gets one error and is closed
+	result chan error
+	ended  chan struct{}
 }
 
 // startHook runs the hook beside the caller. What it may take in all is the grace period and
@@ -28,9 +29,14 @@ type runningHook struct {
 func startHook(ctx context.Context, rt Runtime, id string, o KillOptions, grace time.Duration) runningHook {
 	limit := grace + minimumGrace
 	ctx, cancel := context.WithTimeout(ctx, limit)
-	h := runningHook{cancel: cancel, result: make(chan error, 1)}
+	h := runningHook{cancel: cancel, result: make(chan error, 1), ended: make(chan struct{})}
 	go func() {
-		defer close(h.result)
+		defer close(h.ended)
+		defer func() { // of a runtime or a hook that is odd: it must not end the agent
+			if p := recover(); p != nil {
+				h.result <- fmt.Errorf("panic: %v", p)
+			}
+		}()
 		h.result <- runHook(ctx, rt, id, o, limit)
 	}()
 	return h
@@ -51,8 +57,7 @@ func (h runningHook) within(d time.Duration) error {
 // end stops the hook if it still runs.
 func (h runningHook) end() {
 	h.cancel()
-	for range h.result { //nolint:revive // drained: it is closed when the hook has ended
-	}
+	<-h.ended
 }
 
 func runHook(ctx context.Context, rt Runtime, id string, o KillOptions, limit time.Duration) error {

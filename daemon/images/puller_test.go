@@ -112,6 +112,12 @@ func (m *memory) counts() v1beta1.NodeImageStatus {
 	return ni.Status
 }
 
+func (m *memory) listen(onChange func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.onChange = onChange
+}
+
 func (m *memory) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,17 +160,31 @@ type rig struct {
 
 func start(t *testing.T, maxWorkers int) *rig {
 	t.Helper()
-	r := &rig{store: &memory{}, runtime: fakecri.New("containerd"), logins: &logins{}, events: record.NewFakeRecorder(100)}
-	r.puller = New(Options{Store: r.store, Runtime: func() cri.Runtime { return r.runtime }, Credentials: r.logins, Events: r.events, MaxWorkers: maxWorkers})
-	r.store.onChange = r.puller.Wake
+	r := &rig{store: &memory{}, runtime: fakecri.New("containerd"), logins: &logins{}, events: record.NewFakeRecorder(10_000)}
+	r.run(t, maxWorkers)
+	return r
+}
+
+// run runs a Puller that knows nothing yet.
+func (r *rig) run(t *testing.T, maxWorkers int) {
+	t.Helper()
+	puller := New(Options{Store: r.store, Runtime: func() cri.Runtime { return r.runtime }, Credentials: r.logins, Events: r.events, MaxWorkers: maxWorkers})
+	r.puller = puller
+	r.store.listen(puller.Wake)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- r.puller.Run(ctx) }()
+	go func() { done <- puller.Run(ctx) }()
 	r.stop = func() {
 		cancel()
 		require.NoError(t, <-done)
 	}
-	return r
+}
+
+// restart ends the Puller and runs another one.
+func (r *rig) restart(t *testing.T, maxWorkers int) {
+	t.Helper()
+	r.stop()
+	r.run(t, maxWorkers)
 }
 
 // after lets d pass and all goroutines come to rest.

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
@@ -101,25 +100,14 @@ func rateLimiter(config *rest.Config) flowcontrol.RateLimiter {
 // Scheme knows the types that were given to New.
 func (c *Client) Scheme() *runtime.Scheme { return c.scheme }
 
-// Resource returns the client of one resource, such as "pods" of core/v1. T and L are the
-// types of an object and of a list; namespace is empty for cluster-scoped resources and for
-// lists and watches of all namespaces. The group must have been given to New.
-func Resource[T Object, L runtime.Object](c *Client, version schema.GroupVersion, resource, namespace string, object func() T, list func() L) *gentype.ClientWithList[T, L] {
-	var options []gentype.Option[T]
-	if version.Group == "" {
-		options = append(options, gentype.PrefersProtobuf[T]())
-	}
-	return gentype.NewClientWithList(resource, c.groups[version], c.params, namespace, object, list, options...)
-}
-
 // Pods returns the client of the Pods of a namespace; empty is all.
-func (c *Client) Pods(namespace string) *gentype.ClientWithList[*corev1.Pod, *corev1.PodList] {
+func (c *Client) Pods(namespace string) *Typed[*corev1.Pod, *corev1.PodList] {
 	return Resource(c, corev1.SchemeGroupVersion, "pods", namespace,
 		func() *corev1.Pod { return &corev1.Pod{} }, func() *corev1.PodList { return &corev1.PodList{} })
 }
 
 // Secrets returns the client of the Secrets of a namespace.
-func (c *Client) Secrets(namespace string) *gentype.ClientWithList[*corev1.Secret, *corev1.SecretList] {
+func (c *Client) Secrets(namespace string) *Typed[*corev1.Secret, *corev1.SecretList] {
 	return Resource(c, corev1.SchemeGroupVersion, "secrets", namespace,
 		func() *corev1.Secret { return &corev1.Secret{} }, func() *corev1.SecretList { return &corev1.SecretList{} })
 }
@@ -130,7 +118,7 @@ type Select struct{ Fields, Labels string }
 // Informer makes an informer of what the selectors leave of a resource. Managed fields are
 // dropped from every object; strip, which may be nil, drops what else nobody reads, in place.
 // It has no resync. The caller runs it.
-func Informer[T Object, L runtime.Object](resource *gentype.ClientWithList[T, L], by Select, strip func(T), indexers cache.Indexers) cache.SharedIndexInformer {
+func Informer[T Object, L runtime.Object](resource *Typed[T, L], by Select, strip func(T), indexers cache.Indexers) cache.SharedIndexInformer {
 	narrow := func(o *metav1.ListOptions) { o.FieldSelector, o.LabelSelector = by.Fields, by.Labels }
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

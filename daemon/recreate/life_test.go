@@ -43,7 +43,7 @@ type life struct {
 // Each request ends once, stops each container once at most, keeps order and failure policy,
 // waits for the drain, and lets the Pod and the next request go, whatever happens on the way.
 func TestRequestsKeepTheirPromises(t *testing.T) {
-	property.Many(t, 1000, func(t *rapid.T) {
+	property.Many(t, 500, func(t *rapid.T) {
 		l := &life{world: newWorld(), t: t, stops: map[string]map[string][]string{}, ends: map[string]time.Time{}, drained: map[string]time.Time{}}
 		defer func() { l.end(); l.agent.queue.ShutDown() }()
 		if rapid.Bool().Draw(t, "lossy") {
@@ -109,8 +109,14 @@ func (l *life) somewhere(at int) int {
 	return at + rapid.IntRange(0, len(l.server.history)-1-at).Draw(l.t, "to")
 }
 
-func (l *life) deliverToManager() { l.managerLearns(l.somewhere(l.managerAt)) }
-func (l *life) deliverToAgent()   { l.agentLearns(l.somewhere(l.agentAt)) }
+func (l *life) deliverToManager() {
+	if rapid.Bool().Draw(l.t, "pods") {
+		l.managerLearnsPods(l.somewhere(l.podsAt))
+	} else {
+		l.managerLearns(l.somewhere(l.managerAt))
+	}
+}
+func (l *life) deliverToAgent() { l.agentLearns(l.somewhere(l.agentAt)) }
 
 func pick[T any](t *rapid.T, from []T) (T, bool) {
 	if len(from) == 0 {
@@ -183,7 +189,7 @@ func (l *life) kubelet() {
 
 func (l *life) crash() {
 	if b, ok := pick(l.t, l.boxes); ok {
-		l.exit(b, 1)
+		l.exit(b, int32(rapid.IntRange(0, 1).Draw(l.t, "code")))
 	}
 }
 
@@ -287,6 +293,9 @@ func (l *life) restartAgent() {
 		f := l.flights[key]
 		if rapid.Bool().Draw(l.t, "arrived") {
 			l.exit(l.box(f.target), 137)
+			if pod := l.server.pods[f.key.Pod]; pod != nil && pod.UID == f.key.UID && rapid.Bool().Draw(l.t, "quick") {
+				l.start(pod, l.box(f.target).Name)
+			}
 		} else {
 			l.notStopped(f)
 		}

@@ -33,6 +33,7 @@ func (w *world) states(t *testing.T, r *v1beta1.ContainerRecreateRequest) []v1be
 func (w *world) learn() {
 	last := len(w.server.history) - 1
 	w.managerLearns(last)
+	w.managerLearnsPods(last)
 	w.agentLearns(last)
 }
 
@@ -403,7 +404,7 @@ func TestARequestThatNobodyAnswers(t *testing.T) {
 	pod := w.newPod("web", corev1.RestartPolicyAlways, false, "app")
 	r := w.admit(pod, v1beta1.ContainerRecreateRequestSpec{}, "app")
 	w.killAgent()
-	w.managerLearns(len(w.server.history) - 1)
+	w.learn()
 	w.manage(r.Name)
 	w.tick(59 * time.Second)
 	w.manage(r.Name)
@@ -477,6 +478,19 @@ func TestARuntimeThatOnlySaysItHasStopped(t *testing.T) {
 	require.Empty(t, w.flights, "not again at once")
 	require.Equal(t, []v1beta1.RecreateState{{Name: "app", Phase: "Recreating", IsKilled: true}}, w.states(t, r))
 	require.Equal(t, cri.StateRunning, w.newest(pod.UID, "app").State)
+	require.True(t, w.quiet(time.Minute))
+	require.Equal(t, succeeded("app"), w.states(t, r))
+}
+
+func TestAPodThatOnlyTheCacheDoesNotKnow(t *testing.T) {
+	w := newWorld()
+	w.print(t)
+	pod := w.newPod("web", corev1.RestartPolicyAlways, false, "app")
+	r := w.admit(pod, v1beta1.ContainerRecreateRequestSpec{}, "app")
+	w.managerLearns(len(w.server.history) - 1)
+	require.Empty(t, w.managerSees.pods)
+	w.manage(r.Name)
+	require.False(t, recreate.Finished(w.server.requests[r.Name]))
 	require.True(t, w.quiet(time.Minute))
 	require.Equal(t, succeeded("app"), w.states(t, r))
 }

@@ -35,9 +35,9 @@ func (w *Worker) observe(ctx context.Context, key Key, r *v1beta1.ContainerRecre
 		snap.Kills = p.kills
 	}
 	w.mu.Unlock()
-	name, err := runtimeOf(r)
-	if err != nil {
-		snap.NoRuntime = err.Error()
+	name, why := runtimeOf(r)
+	if why != "" {
+		snap.NoRuntime = why
 		return snap, nil, nil
 	}
 	rt, ok := w.o.Runtimes.ByName(name)
@@ -45,6 +45,7 @@ func (w *Worker) observe(ctx context.Context, key Key, r *v1beta1.ContainerRecre
 		snap.NoRuntime = fmt.Sprintf("no runtime named %q answers on this node", name)
 		return snap, nil, nil
 	}
+	var err error
 	if snap.Containers, err = newestContainers(ctx, rt, key, r); err != nil {
 		return snap, rt, err
 	}
@@ -69,23 +70,23 @@ func (w *Worker) pod(ctx context.Context, key Key) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// runtimeOf is the name of the runtime that all containers of the request have.
-func runtimeOf(r *v1beta1.ContainerRecreateRequest) (string, error) {
-	var runtime string
+// runtimeOf is the name of the runtime that all containers of the request have, or why there
+// is none.
+func runtimeOf(r *v1beta1.ContainerRecreateRequest) (runtime, why string) {
 	for _, c := range r.Spec.Containers {
 		if c.StatusContext == nil {
-			return "", fmt.Errorf("container %s has no status context", c.Name)
+			return "", "container " + c.Name + " has no status context"
 		}
 		name, own := recreate.SplitID(c.StatusContext.ContainerID)
 		switch {
 		case name == "" || own == "":
-			return "", fmt.Errorf("container %s has the ID %q, which names no runtime", c.Name, c.StatusContext.ContainerID)
+			return "", fmt.Sprintf("container %s has the ID %q, which names no runtime", c.Name, c.StatusContext.ContainerID)
 		case runtime != "" && runtime != name:
-			return "", fmt.Errorf("the containers belong to several runtimes, %s and %s", runtime, name)
+			return "", fmt.Sprintf("the containers belong to several runtimes, %s and %s", runtime, name)
 		}
 		runtime = name
 	}
-	return runtime, nil
+	return runtime, ""
 }
 
 // newestContainers finds the newest container of each name in the request. One that vanishes

@@ -65,7 +65,8 @@ type world struct {
 
 	manager     *containerrecreaterequest.Reconciler
 	managerSees state
-	managerAt   int // position in the server's history
+	managerAt   int // position of the requests in the server's history
+	podsAt      int // and of the Pods, whose watch is another one
 	managerDue  map[string]time.Time
 
 	agent     *Worker
@@ -105,7 +106,8 @@ func (w *world) startManager() {
 	live.live = true
 	w.manager = containerrecreaterequest.New(c, live, w.clock)
 	w.managerDue = map[string]time.Time{}
-	w.managerSees, w.managerAt = w.server.history[len(w.server.history)-1], len(w.server.history)-1
+	w.managerAt = len(w.server.history) - 1
+	w.managerSees, w.podsAt = w.server.history[w.managerAt], w.managerAt
 	for name := range w.managerSees.requests {
 		w.managerDue[name] = w.clock.Now()
 	}
@@ -142,17 +144,23 @@ func compareKeys(a, b Key) int {
 	return strings.Compare(a.Pod+string(a.UID), b.Pod+string(b.UID))
 }
 
-// managerLearns moves the manager's caches on, and wakes it for what has changed.
+// managerLearns moves the manager's cache of requests on, and wakes it for what has changed.
 func (w *world) managerLearns(at int) {
-	before, after := w.managerSees, w.server.history[at]
-	w.managerSees, w.managerAt = after, at
-	for name, r := range after.requests {
-		if before.requests[name] != r {
+	before, after := w.managerSees.requests, w.server.history[at].requests
+	w.managerSees.requests, w.managerAt = after, at
+	for name, r := range after {
+		if before[name] != r {
 			w.managerDue[name] = w.clock.Now()
 		}
 	}
-	for _, r := range after.requests {
-		if before.pods[r.Spec.PodName] != after.pods[r.Spec.PodName] && !recreate.Finished(r) {
+}
+
+// managerLearnsPods does the same for Pods.
+func (w *world) managerLearnsPods(at int) {
+	before, after := w.managerSees.pods, w.server.history[at].pods
+	w.managerSees.pods, w.podsAt = after, at
+	for _, r := range w.managerSees.requests {
+		if before[r.Spec.PodName] != after[r.Spec.PodName] && !recreate.Finished(r) {
 			w.managerDue[r.Name] = w.clock.Now()
 		}
 	}
@@ -439,8 +447,9 @@ func (w *world) quiet(limit time.Duration) bool {
 // once does one round of everything; it tells whether there was anything to do.
 func (w *world) once() bool {
 	busy := false
-	if last := len(w.server.history) - 1; w.managerAt < last || w.agentAt < last {
+	if last := len(w.server.history) - 1; w.managerAt < last || w.podsAt < last || w.agentAt < last {
 		w.managerLearns(last)
+		w.managerLearnsPods(last)
 		w.agentLearns(last)
 		busy = true
 	}

@@ -31,11 +31,8 @@ import (
 	"github.com/kruisectl/kruisectl/internal/fixture"
 )
 
-// longNode is a name that is no value of a label; its value there begins as longLabel.
-var (
-	longNode  = strings.Repeat("n", 70)
-	longLabel = longNode[:52] + "-0123456789"
-)
+// longNode is a name that is no value of a label.
+var longNode = strings.Repeat("n", 70)
 
 // theft is a cluster with the manifests of a profile, two of whose nodes run the agent, and the
 // tokens of its Pods.
@@ -88,10 +85,6 @@ func (th *theft) node(t *testing.T, node string) {
 
 	crr := fixture.ContainerRecreateRequest("crr-"+node[:6], pod, "app").Obj()
 	crr.UID, crr.Generation, crr.CreationTimestamp = "", 0, metav1.Time{}
-	if node == longNode {
-		crr.Labels[v1beta1.RecreateNodeNameLabel] = longLabel
-		crr.Annotations = map[string]string{v1beta1.RecreateNodeNameAnnotation: node}
-	}
 	th.create(t, crr)
 	th.create(t, eventOf(node, eventAbout(pod)))
 }

@@ -138,7 +138,8 @@ var reserved = []corev1.PodConditionType{
 
 // Unmark returns what has to be removed from a Pod so that nothing remains of a marker that
 // goes, except for what one of others, the markers that stay, is in charge of, and for
-// values that somebody else has written since. With conditions false, conditions stay.
+// values that somebody else has written since. With conditions false, for serverless nodes,
+// conditions are not ours.
 func Unmark(pod *corev1.Pod, m *v1alpha1.PodProbeMarker, others []*v1alpha1.PodProbeMarker, conditions bool) Marks {
 	kept := map[string]bool{}
 	for _, other := range others {
@@ -147,6 +148,9 @@ func Unmark(pod *corev1.Pod, m *v1alpha1.PodProbeMarker, others []*v1alpha1.PodP
 		}
 		for i := range other.Spec.Probes {
 			probe := &other.Spec.Probes[i]
+			if !conditions && ConditionStatus(pod, probe.PodConditionType) == "" {
+				continue // it has no result there
+			}
 			kept["condition "+probe.PodConditionType] = true
 			for _, policy := range probe.MarkerPolicy {
 				for k := range policy.Labels {

@@ -160,3 +160,23 @@ func TestWarningsOfPodProbeMarker(t *testing.T) {
 		p.MarkerPolicy[0].Labels["app"] = "db"
 	}))))
 }
+
+func TestConflictsOfPodProbeMarkers(t *testing.T) {
+	other := func(name string, change ...func(*marker)) marker {
+		m := mark(change...)
+		m.Name = name
+		return *m
+	}
+	elsewhere := func(m *marker) { m.Spec.Selector.MatchLabels["app"] = "db" }
+	going := func(m *marker) { m.DeletionTimestamp = new(metav1.Now()) }
+	unrelated := first(func(p *probed) { p.PodConditionType, p.MarkerPolicy = "game.kruise.io/other", nil })
+	ppm := mark()
+	ppm.Name = "mine"
+	require.Empty(t, valid.PodProbeMarkerConflicts(ppm, []marker{other("mine"), other("a", elsewhere), other("b", going), other("c", unrelated)}))
+	want := []string{
+		"spec.probes[0].podConditionType: PodProbeMarker a writes game.kruise.io/healthy as well: of Pods that both match, only one of them has a say",
+		"spec.probes[0].markerPolicy: PodProbeMarker a writes label nginx as well: in Pods that both match, the last result wins",
+	}
+	require.Equal(t, want, valid.PodProbeMarkerConflicts(ppm, []marker{other("b"), other("a")}))
+	require.Equal(t, want, valid.PodProbeMarkerConflicts(ppm, []marker{other("a"), other("b")}))
+}

@@ -4,6 +4,8 @@ package valid
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -98,6 +100,22 @@ func ContainerRecreateRequestWarnings(crr *v1beta1.ContainerRecreateRequest, pod
 		out = append(out, hookWarnings(&crr.Spec.Containers[i], s.TerminationGracePeriodSeconds, spec.Child("containers").Index(i))...)
 	}
 	return out
+}
+
+// ContainerRecreateRequestQueue returns what to tell the author of crr of the others for the same
+// Pod that are not done yet.
+func ContainerRecreateRequestQueue(crr *v1beta1.ContainerRecreateRequest, others []v1beta1.ContainerRecreateRequest) []string {
+	var names []string
+	for i := range others {
+		if o := &others[i]; o.Name != crr.Name && o.Status.CompletionTime == nil && o.DeletionTimestamp == nil {
+			names = append(names, o.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []string{warning(field.NewPath("spec", "podName"), "the request waits until others for this Pod are done: %s", strings.Join(names, ", "))}
 }
 
 func hookWarnings(c *v1beta1.RecreateContainer, grace *int64, path *field.Path) []string {

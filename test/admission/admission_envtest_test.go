@@ -5,41 +5,23 @@
 package admission
 
 import (
-	"context"
 	"errors"
-	"io/fs"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	admissionapi "k8s.io/api/admission/v1"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
-	"sigs.k8s.io/yaml"
 
-	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/apitest"
-	"github.com/kruisectl/kruisectl/manifests"
-	"github.com/kruisectl/kruisectl/webhook/cloneset"
-	"github.com/kruisectl/kruisectl/webhook/containerrecreaterequest"
-	"github.com/kruisectl/kruisectl/webhook/daemonset"
-	"github.com/kruisectl/kruisectl/webhook/imagelistpulljob"
-	"github.com/kruisectl/kruisectl/webhook/imagepulljob"
-	"github.com/kruisectl/kruisectl/webhook/nodeimage"
-	"github.com/kruisectl/kruisectl/webhook/statefulset"
 )
 
 // mode is one way to guard the API.
@@ -72,8 +54,12 @@ func TestTables(t *testing.T) {
 			if m == (mode{schema: true}) {
 				t.Run("the schema is never stricter than the webhooks", func(t *testing.T) { neverStricter(t, c) })
 			}
+			if m.webhooks {
+				t.Run("lists have limits", func(t *testing.T) { limits(t, c) })
+			}
 			for file, kind := range kinds {
 				tab := read(t, file)
+				t.Run(kind.name+" leaves nothing behind when it is tried", func(t *testing.T) { tries(t, c, tab, kind) })
 				for _, version := range kind.versions {
 					t.Run(kind.name+" "+version, func(t *testing.T) {
 						for name, r := range tab.Invalid {
@@ -91,6 +77,31 @@ func TestTables(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tries makes a dry run of an object, which must not exist afterwards.
+func tries(t *testing.T, c api, tab table, kind kind) {
+	_, obj := row{Metadata: map[string]any{"name": "tried"}}.objects(t, tab.Base, kind, kind.stored())
+	require.NoError(t, c.Create(t.Context(), obj.DeepCopy(), client.DryRunAll))
+	require.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)))
+}
+
+// limits says that lists are refused when they have one image more than they may, and when not.
+func limits(t *testing.T, c api) {
+	images, list := map[string]any{}, []any{}
+	for i := range 255 {
+		images[fmt.Sprintf("image-%03d", i)], list = map[string]any{"tags": []any{}}, append(list, fmt.Sprintf("image-%03d", i))
+	}
+	images["last"] = map[string]any{"tags": []any{}}
+	try := func(file string, spec map[string]any) error {
+		_, obj := row{Spec: spec}.objects(t, map[string]any{"completionPolicy": map[string]any{}}, kinds[file], "v1beta1")
+		return c.Create(t.Context(), obj, client.DryRunAll)
+	}
+	require.NoError(t, try("nodeimage", map[string]any{"images": images}))
+	require.NoError(t, try("imagelistpulljob", map[string]any{"images": list}))
+	images["one-too-many"] = images["last"]
+	require.ErrorContains(t, try("nodeimage", map[string]any{"images": images}), "spec.images: Too many: 257: must have at most 256 items")
+	require.ErrorContains(t, try("imagelistpulljob", map[string]any{"images": append(list, "last")}), "spec.images: Too many: 256: must have at most 255 items")
 }
 
 // refuses sends the request of r and looks at the answer; nothing is left behind.
@@ -198,9 +209,12 @@ func adopt(obj, stored *unstructured.Unstructured) {
 
 // neverStricter says that what the webhooks accept, the schema of c accepts: no rule is stricter
 // in CEL. CloneSets of type OnDelete are left out: of their limits, which have no effect, the
-// schema still checks the form.
+// schema still checks the form. So are rows without a field that the schema of OpenKruise asks for.
 func neverStricter(t *testing.T, c api) {
 	everything, hs := all(t), served(t, "")
+	for file, rows := range everything.rows {
+		everything.rows[file] = slices.DeleteFunc(rows, func(r row) bool { return r.Required })
+	}
 	accepted := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		obj := everything.draw(rt)
@@ -227,25 +241,67 @@ func neverStricter(t *testing.T, c api) {
 	require.NotZero(t, accepted)
 }
 
+// fault is what OpenKruise may have stored and our schema refuses.
+type fault struct {
+	spec map[string]any
+	// change is a patch of the spec that leaves the fault alone; nil when nothing of the spec may
+	// change, or when the fault is in a list, which the API server sees as a whole.
+	change map[string]any
+	status map[string]any
+}
+
+func faults() map[string]fault {
+	note := func() map[string]any {
+		return map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "b"}}}}
+	}
+	counts := func(names ...string) map[string]any {
+		status := map[string]any{"observedGeneration": int64(1)}
+		for _, name := range names {
+			status[name] = int64(1)
+		}
+		return status
+	}
+	tcp := map[string]any{"tcpSocket": map[string]any{"port": int64(80)}}
+	return map[string]fault{
+		"cloneset": {
+			spec: map[string]any{"minReadySeconds": -1, "revisionHistoryLimit": -1, "scaleStrategy": map[string]any{"maxUnavailable": "some"},
+				"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": -2, "maxSurge": 1}}},
+			change: note(), status: counts("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "updatedReadyReplicas"),
+		},
+		"statefulset": {
+			spec:   map[string]any{"revisionHistoryLimit": -1, "ordinals": map[string]any{"start": -1}, "volumeClaimUpdateStrategy": map[string]any{"type": "Odd"}},
+			change: note(), status: counts("replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"),
+		},
+		"daemonset": {
+			spec:   map[string]any{"burstReplicas": -1, "revisionHistoryLimit": -1, "lifecycle": map[string]any{"preNormal": map[string]any{}}},
+			change: note(), status: counts("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady", "updatedNumberScheduled"),
+		},
+		"imagepulljob": {
+			spec:   map[string]any{"parallelism": "10%", "completionPolicy": map[string]any{"type": "Once"}},
+			change: map[string]any{"image": "nginx:1.28"}, status: map[string]any{"desired": int64(1), "message": "a"},
+		},
+		"imagelistpulljob": {
+			spec:   map[string]any{"parallelism": -1, "completionPolicy": map[string]any{"type": "Never", "activeDeadlineSeconds": 1}},
+			change: map[string]any{"images": []any{"alpine"}}, status: map[string]any{"desired": int64(1), "completed": int64(1)},
+		},
+		"containerrecreaterequest": {
+			spec:   map[string]any{"activeDeadlineSeconds": 1, "strategy": map[string]any{"failurePolicy": "Retry", "terminationGracePeriodSeconds": -1}},
+			status: map[string]any{"phase": "Recreating", "message": "a"},
+		},
+		"podprobemarker": {
+			spec:   map[string]any{"probes": []any{map[string]any{"name": "a#b", "containerName": "", "probe": tcp}}},
+			status: map[string]any{"observedGeneration": int64(1), "matchedPods": int64(2)},
+		},
+	}
+}
+
 // What OpenKruise let by and stored stays writable under our schema, as long as nobody touches
 // the fault itself: nothing is stuck after a take-over.
 func TestWhatIsStoredStaysWritable(t *testing.T) {
 	c := start(t, mode{})
-	faults := map[string]map[string]any{
-		"cloneset": {"minReadySeconds": -1, "revisionHistoryLimit": -1, "scaleStrategy": map[string]any{"maxUnavailable": "some"},
-			"updateStrategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": -2, "maxSurge": 1}}},
-		"statefulset": {"revisionHistoryLimit": -1, "ordinals": map[string]any{"start": -1}, "volumeClaimUpdateStrategy": map[string]any{"type": "Odd"}},
-		"daemonset":   {"burstReplicas": -1, "revisionHistoryLimit": -1, "lifecycle": map[string]any{"preNormal": map[string]any{}}},
-	}
-	required := map[string][]string{ // in the status
-		"cloneset":    {"replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "updatedReadyReplicas"},
-		"statefulset": {"replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"},
-		"daemonset":   {"currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady", "updatedNumberScheduled"},
-	}
 	stored := map[string]*unstructured.Unstructured{}
-	for file := range faults {
-		kind := kinds[file]
-		_, obj := row{Spec: faults[file]}.objects(t, read(t, file).Base, kind, "v1beta1")
+	for file, f := range faults() {
+		_, obj := row{Spec: f.spec}.objects(t, read(t, file).Base, kinds[file], kinds[file].stored())
 		create(t, c, obj)
 		stored[file] = obj
 	}
@@ -257,176 +313,22 @@ func TestWhatIsStoredStaysWritable(t *testing.T) {
 		live.Spec.Versions = crd.Spec.Versions
 		require.NoError(t, c.Update(t.Context(), live))
 	}
-	for file := range faults {
+	for file, f := range faults() {
 		base, kind := read(t, file).Base, kinds[file]
 		require.Eventually(t, func() bool {
-			_, obj := row{Spec: faults[file]}.objects(t, base, kind, "v1beta1")
+			_, obj := row{Spec: f.spec}.objects(t, base, kind, kind.stored())
 			return apierrors.IsInvalid(c.Create(t.Context(), obj, client.DryRunAll))
 		}, 2*time.Minute, 100*time.Millisecond, "the new schema of %s holds", kind.name)
 
 		obj := stored[file]
-		for _, version := range []string{"v1beta1", "v1alpha1"} {
+		for _, version := range slices.Backward(kind.versions) {
 			obj.SetAPIVersion("apps.kruise.io/" + version)
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
-			require.NoError(t, unstructured.SetNestedField(obj.Object, "busybox:"+version, "spec", "template", "metadata", "annotations", "image"))
+			obj.SetLabels(map[string]string{"written-as": version})
+			obj.Object["spec"] = merged(t, obj.Object["spec"].(map[string]any), f.change)
 			require.NoError(t, c.Update(t.Context(), obj), "%s as %s", kind.name, version)
-			status := map[string]any{"observedGeneration": int64(1)}
-			for _, name := range required[file] {
-				status[name] = int64(1)
-			}
-			obj.Object["status"] = status
+			obj.Object["status"] = f.status
 			require.NoError(t, c.Status().Update(t.Context(), obj), "the status of %s as %s", kind.name, version)
 		}
-	}
-}
-
-// create stores obj until the row is through.
-func create(t *testing.T, c api, obj *unstructured.Unstructured) {
-	t.Helper()
-	require.NoError(t, c.Create(t.Context(), obj))
-	t.Cleanup(func() {
-		if err := c.Delete(context.Background(), obj); err != nil {
-			t.Errorf("deleting %s: %v", obj.GetName(), err)
-		}
-	})
-}
-
-// unlabel takes the protection off obj.
-func unlabel(t *testing.T, c api, obj *unstructured.Unstructured) {
-	t.Helper()
-	obj.SetLabels(nil)
-	require.NoError(t, c.Update(t.Context(), obj))
-}
-
-// live becomes a reader of the API server when there is one.
-type live struct{ client.Reader }
-
-// api is a client that remembers the warnings it gets.
-type api struct {
-	client.Client
-	told *warnings
-}
-
-type warnings struct {
-	mu   sync.Mutex
-	list []string
-}
-
-// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
-func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.list = append(w.list, text)
-}
-
-// take returns the warnings since the last call.
-func (w *warnings) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	list := w.list
-	w.list = nil
-	return list
-}
-
-// start starts an API server with what the rows speak of: StorageClasses, Pods and a Node.
-func start(t *testing.T, m mode) api {
-	t.Helper()
-	reader := &live{}
-	opts := []apitest.Option{apitest.WithConversion(converter(t))}
-	if !m.schema {
-		opts = append(opts, apitest.WithCRDs(withoutRules))
-	}
-	if m.webhooks {
-		opts = append(opts, webhooks(t, reader)...)
-	}
-	cfg := apitest.Start(t, opts...)
-	told := &warnings{}
-	cfg.WarningHandlerWithContext = told
-	c := api{apitest.NewClient(t, cfg), told}
-	reader.Reader = c
-	target, node := recreated()
-	status := target.Status
-	for _, obj := range []client.Object{
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "grows"}, Provisioner: "example.com/x", AllowVolumeExpansion: new(true)},
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}, Provisioner: "example.com/x"},
-		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "present"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "a"}}}},
-		node, target,
-	} {
-		require.NoError(t, c.Create(t.Context(), obj))
-	}
-	target.Status = status
-	require.NoError(t, c.Status().Update(t.Context(), target))
-	return c
-}
-
-// webhooks serves the webhooks of all kinds, as the manifests register them.
-func webhooks(t *testing.T, reader client.Reader) []apitest.Option {
-	t.Helper()
-	hs := register(t, "ResourcesDeletionProtection=true,StatefulSetAutoResizePVCGate=true", reader)
-	var opts []apitest.Option
-	for path, h := range hs {
-		opts = append(opts, apitest.WithHandler(path, h))
-	}
-	mutating, validating := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
-	manifest(t, "base/webhook/mutating.yaml", mutating)
-	manifest(t, "base/webhook/validating.yaml", validating)
-	mutating.Webhooks = slices.DeleteFunc(mutating.Webhooks, func(w admissionv1.MutatingWebhook) bool { return hs[*w.ClientConfig.Service.Path] == nil })
-	validating.Webhooks = slices.DeleteFunc(validating.Webhooks, func(w admissionv1.ValidatingWebhook) bool { return hs[*w.ClientConfig.Service.Path] == nil })
-	require.Len(t, mutating.Webhooks, len(kinds)-1)   // none for PodProbeMarkers
-	require.Len(t, validating.Webhooks, len(kinds)-1) // none for ContainerRecreateRequests
-	return append(opts, apitest.WithMutating(mutating), apitest.WithValidating(validating))
-}
-
-func manifest(t *testing.T, path string, into any) {
-	t.Helper()
-	raw, err := fs.ReadFile(manifests.Files, path)
-	require.NoError(t, err)
-	require.NoError(t, yaml.Unmarshal(raw, into))
-}
-
-// converter answers ConversionReviews of all kinds that have two versions.
-func converter(t *testing.T) http.Handler {
-	t.Helper()
-	scheme, registry := apitest.Scheme(), conversion.NewRegistry()
-	add(t, scheme, registry, "CloneSet", cloneset.Converter)
-	add(t, scheme, registry, "StatefulSet", statefulset.Converter)
-	add(t, scheme, registry, "DaemonSet", daemonset.Converter)
-	add(t, scheme, registry, "ImagePullJob", imagepulljob.Converter)
-	add(t, scheme, registry, "ImageListPullJob", imagelistpulljob.Converter)
-	add(t, scheme, registry, "NodeImage", nodeimage.Converter)
-	add(t, scheme, registry, "ContainerRecreateRequest", containerrecreaterequest.Converter)
-	return conversion.NewWebhookHandler(scheme, registry)
-}
-
-func add[T client.Object](t *testing.T, scheme *runtime.Scheme, registry conversion.Registry, kind string, of func() (T, conversion.SpokeConverter[T])) {
-	t.Helper()
-	hub, spoke := of()
-	c, err := conversion.NewHubSpokeConverter(hub, spoke)(scheme)
-	require.NoError(t, err)
-	require.NoError(t, registry.RegisterConverter(v1beta1.GroupVersion.WithKind(kind).GroupKind(), c))
-}
-
-// withoutRules makes a CRD what that of OpenKruise is: types and required fields.
-func withoutRules(crd *apiextensionsv1.CustomResourceDefinition) {
-	if _, ok := kinds[strings.ToLower(crd.Spec.Names.Kind)]; !ok {
-		return
-	}
-	for i := range crd.Spec.Versions {
-		strip(crd.Spec.Versions[i].Schema.OpenAPIV3Schema)
-	}
-}
-
-func strip(s *apiextensionsv1.JSONSchemaProps) {
-	s.XValidations, s.Minimum, s.Maximum, s.MinLength, s.MaxLength, s.Pattern = nil, nil, nil, nil, nil, ""
-	s.Enum, s.MinItems, s.MaxItems, s.MaxProperties = nil, nil, nil, nil
-	for name, p := range s.Properties {
-		strip(&p)
-		s.Properties[name] = p
-	}
-	if s.Items != nil && s.Items.Schema != nil {
-		strip(s.Items.Schema)
-	}
-	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		strip(s.AdditionalProperties.Schema)
 	}
 }

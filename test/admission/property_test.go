@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/webhook/admit"
 	"github.com/kruisectl/kruisectl/webhook/admit/admittest"
@@ -174,8 +176,9 @@ func encode(t *testing.T, u *unstructured.Unstructured) string {
 func served(t *testing.T, gates string) admit.Handlers {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	require.NoError(t, corev1.AddToScheme(scheme))
-	require.NoError(t, storagev1.AddToScheme(scheme))
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, storagev1.AddToScheme, v1alpha1.AddToScheme, v1beta1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
 	pod, node := recreated()
 	pod.Namespace = "shop" // as reviews of admittest say
 	inDefault := pod.DeepCopy()
@@ -195,8 +198,8 @@ func register(t *testing.T, gates string, reader client.Reader) admit.Handlers {
 	imagepulljob.Register(hs, set)
 	imagelistpulljob.Register(hs, set)
 	nodeimage.Register(hs, set, testclock.NewFakePassiveClock(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)))
-	containerrecreaterequest.Register(hs, containerrecreaterequest.Options{Features: set, Live: reader, Nodes: reader})
-	podprobemarker.Register(hs, set)
+	containerrecreaterequest.Register(hs, containerrecreaterequest.Options{Features: set, Live: reader, Cached: reader})
+	podprobemarker.Register(hs, podprobemarker.Options{Features: set, Markers: reader})
 	return hs
 }
 

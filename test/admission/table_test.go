@@ -75,6 +75,9 @@ type kind struct {
 	plain bool
 }
 
+// stored is the version that is stored, the last one.
+func (k kind) stored() string { return k.versions[len(k.versions)-1] }
+
 // kinds are the files of testdata.
 var kinds = map[string]kind{
 	"cloneset":                 {name: "CloneSet", versions: both, code: http.StatusUnprocessableEntity},

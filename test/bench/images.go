@@ -97,7 +97,7 @@ func (b *bench) pull(ctx context.Context, name string, parallelism int) (*pullFi
 			Parallelism: new(intstr.FromInt(parallelism)),
 		},
 	}}
-	l, err := findLeader(ctx, b.kube)
+	l, err := b.findLeader(ctx)
 	if err != nil {
 		return nil, err
 	}

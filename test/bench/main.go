@@ -26,6 +26,7 @@ func main() {
 	flag.StringVar(&o.maxUnavailable, "max-unavailable", "20%", "limit of the rolling update")
 	flag.StringVar(&o.parallelism, "parallelism", "50,1000", "of image jobs: one after the other with each of these")
 	flag.DurationVar(&o.pullDelay, "pull", 2*time.Second, "how long a simulated node takes for an image")
+	flag.StringVar(&o.metrics, "metrics", "", "URL of the metrics of a manager that runs as a process of this machine; default the leader's, through the API server")
 	flag.StringVar(&o.auditLog, "audit-log", os.Getenv("CLUSTER_AUDIT_LOG"), "audit log of the API server, one JSON event a line")
 	flag.StringVar(&o.out, "o", "out/bench.json", "where to write the figures as JSON")
 	flag.Parse()

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -21,34 +23,39 @@ const (
 	managerUser     = "system:serviceaccount:kruise-system:kruise-manager"
 )
 
-// leader reads the metrics of the manager that holds the lease.
+// leader reads the metrics of the manager that holds the lease, or of one that is a process
+// of this machine.
 type leader struct {
 	kube kubernetes.Interface
 	pod  string
+	url  string // of the metrics of a process
 
 	mu   sync.Mutex
 	peak int64
 }
 
-func findLeader(ctx context.Context, kube kubernetes.Interface) (*leader, error) {
-	lease, err := kube.CoordinationV1().Leases(systemNamespace).Get(ctx, "kruise-manager", metav1.GetOptions{})
+func (b *bench) findLeader(ctx context.Context) (*leader, error) {
+	if b.metrics != "" {
+		return &leader{url: b.metrics}, nil
+	}
+	lease, err := b.kube.CoordinationV1().Leases(systemNamespace).Get(ctx, "kruise-manager", metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("finding the leader: %w", err)
 	}
 	pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-	return &leader{kube: kube, pod: pod}, nil
+	return &leader{kube: b.kube, pod: pod}, nil
 }
 
 // read returns CPU seconds used so far and resident bytes now.
 func (l *leader) read(ctx context.Context) (cpu float64, resident int64, err error) {
-	raw, err := l.kube.CoreV1().Pods(systemNamespace).ProxyGet("http", l.pod, "8080", "/metrics", nil).DoRaw(ctx)
+	raw, err := l.metrics(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading metrics of %s: %w", l.pod, err)
+		return 0, 0, fmt.Errorf("reading metrics of %s%s: %w", l.pod, l.url, err)
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(raw))
 	if err != nil {
-		return 0, 0, fmt.Errorf("parsing metrics of %s: %w", l.pod, err)
+		return 0, 0, fmt.Errorf("parsing metrics of %s%s: %w", l.pod, l.url, err)
 	}
 	value := func(name string, counter bool) float64 {
 		f := families[name]
@@ -61,6 +68,22 @@ func (l *leader) read(ctx context.Context) (cpu float64, resident int64, err err
 		return f.Metric[0].GetGauge().GetValue()
 	}
 	return value("process_cpu_seconds_total", true), int64(value("process_resident_memory_bytes", false)), nil
+}
+
+func (l *leader) metrics(ctx context.Context) ([]byte, error) {
+	if l.url == "" {
+		return l.kube.CoreV1().Pods(systemNamespace).ProxyGet("http", l.pod, "8080", "/metrics", nil).DoRaw(ctx)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
 }
 
 // watchPeak remembers the highest resident memory seen, until ctx ends.

@@ -31,6 +31,7 @@ type options struct {
 	restart        time.Duration // what a simulated node takes from one instance of a container to the next
 	parallelism    string        // of image jobs: numbers, separated by commas
 	pullDelay      time.Duration // what a simulated node takes for an image
+	metrics        string        // URL of a manager that is a process of this machine
 	auditLog, out  string
 }
 
@@ -132,7 +133,7 @@ func (b *bench) measure(ctx context.Context) (*figures, error) {
 	}
 	f.CreateSeconds = time.Since(start).Seconds()
 
-	l, err := findLeader(ctx, b.kube)
+	l, err := b.findLeader(ctx)
 	if err != nil {
 		return nil, err
 	}

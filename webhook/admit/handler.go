@@ -107,7 +107,7 @@ func (r Rules[T]) check(ctx context.Context, req admission.Request) (warnings []
 	if err := r.invalid(req.Name, errs); err != nil || r.Warn == nil {
 		return nil, err
 	}
-	return r.Warn(in), nil
+	return r.Warn(ctx, in), nil
 }
 
 func (r Rules[T]) checkDelete(ctx context.Context, req admission.Request) error {

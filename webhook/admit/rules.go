@@ -56,7 +56,7 @@ type Rules[T client.Object] struct {
 	// the same rule and answers with 422, after the mutating and before the validating one.
 	Deny func(Request[T]) error
 	// Warn returns sentences for the author of an object that Validate has let pass. Nil: none.
-	Warn func(Request[T]) []string
+	Warn func(context.Context, Request[T]) []string
 	// Delete returns why an object must not be deleted, answered with 403. It is not
 	// called for an object that is being deleted already. Nil: deletion is free.
 	Delete func(context.Context, Request[T]) error

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/conversion"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
@@ -31,8 +32,9 @@ type Options struct {
 	Features *features.Set
 	// Live reads the Pod: which run of a container is meant must not be a matter of a cache.
 	Live client.Reader
-	// Nodes reads Nodes, and may be a cache: what matters of one does not change.
-	Nodes client.Reader
+	// Cached reads Nodes, of which nothing that matters changes, and other requests for the Pod,
+	// to warn of those that this one has to wait for.
+	Cached client.Reader
 }
 
 // Register serves admission of ContainerRecreateRequests under the paths that platform.md 3.5
@@ -75,7 +77,18 @@ func (o Options) resolve(ctx context.Context, r request) ([]string, field.ErrorL
 		return nil, errs, nil
 	}
 	fill(crr, pod, node)
-	return valid.ContainerRecreateRequestWarnings(crr, pod), nil, nil
+	return append(valid.ContainerRecreateRequestWarnings(crr, pod), o.queue(ctx, crr)...), nil, nil
+}
+
+// queue warns of requests for the same Pod that are not done: the agent takes one after the other.
+func (o Options) queue(ctx context.Context, crr *v1beta1.ContainerRecreateRequest) []string {
+	list := &v1beta1.ContainerRecreateRequestList{}
+	same := client.MatchingLabels{v1beta1.RecreatePodUIDLabel: crr.Labels[v1beta1.RecreatePodUIDLabel], v1beta1.RecreateActiveLabel: "true"}
+	if err := o.Cached.List(ctx, list, client.InNamespace(crr.Namespace), same); err != nil {
+		log.FromContext(ctx).Error(err, "Other ContainerRecreateRequests are not looked at", "pod", crr.Spec.PodName)
+		return nil
+	}
+	return valid.ContainerRecreateRequestQueue(crr, list.Items)
 }
 
 // update lets nothing of the request change. The annotation of v1alpha1 is a part of the status,
@@ -105,7 +118,7 @@ func (o Options) target(ctx context.Context, crr *v1beta1.ContainerRecreateReque
 	case pod.Spec.NodeName == "":
 		return pod, nil, nil
 	}
-	err := o.Nodes.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)
+	err := o.Cached.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)
 	if apierrors.IsNotFound(err) { // it may be younger than a cache
 		err = o.Live.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node)
 	}

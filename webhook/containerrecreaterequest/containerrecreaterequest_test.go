@@ -4,8 +4,8 @@ package containerrecreaterequest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/webhook/admit"
 	"github.com/kruisectl/kruisectl/webhook/admit/admittest"
@@ -62,15 +63,17 @@ func serve(t testing.TB, gates string, live, nodes client.Reader) admit.Handlers
 		t.Fatal(err)
 	}
 	hs := admit.Handlers{}
-	Register(hs, Options{Features: set, Live: live, Nodes: nodes})
+	Register(hs, Options{Features: set, Live: live, Cached: nodes})
 	return hs
 }
 
 func reader(t testing.TB, objects ...client.Object) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
@@ -202,10 +205,26 @@ func TestNodesAreLookedUpTwice(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
+	request := func(name string, change func(*v1beta1.ContainerRecreateRequest)) client.Object {
+		other := &v1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{
+			"crr.apps.kruise.io/pod-uid": "uid-of-x", "crr.apps.kruise.io/active": "true",
+		}}}
+		change(other)
+		return other
+	}
+	others := append(cluster(),
+		request("second", func(*v1beta1.ContainerRecreateRequest) {}), request("first", func(*v1beta1.ContainerRecreateRequest) {}),
+		request("elsewhere", func(r *v1beta1.ContainerRecreateRequest) { r.Namespace = "other" }),
+		request("of-another-pod", func(r *v1beta1.ContainerRecreateRequest) { r.Labels["crr.apps.kruise.io/pod-uid"] = "y" }),
+		request("done", func(r *v1beta1.ContainerRecreateRequest) { r.Status.CompletionTime = new(metav1.Now()) }),
+		request("no-longer-active", func(r *v1beta1.ContainerRecreateRequest) { delete(r.Labels, "crr.apps.kruise.io/active") }))
+	hs := serve(t, "", reader(t, cluster()...), reader(t, others...))
 	r := review("v1beta1", "CREATE", "", crr("web-0", `,"strategy":{"terminationGracePeriodSeconds":1}`))
-	got := admittest.Ask(t, handlers(t, ""), path, r)
-	want := []string{"spec.containers[0].preStop.sleep: 2 seconds are cut to terminationGracePeriodSeconds (1)"}
-	if w, err := json.Marshal(got.Warnings); err != nil || len(got.Warnings) != 1 || got.Warnings[0] != want[0] {
-		t.Errorf("warnings = %s", w)
+	want := []string{
+		"spec.containers[0].preStop.sleep: 2 seconds are cut to terminationGracePeriodSeconds (1)",
+		"spec.podName: the request waits until others for this Pod are done: first, second",
+	}
+	if got := admittest.Ask(t, hs, path, r); !slices.Equal(got.Warnings, want) {
+		t.Errorf("warnings = %q", got.Warnings)
 	}
 }

@@ -32,7 +32,7 @@ func Register(hs admit.Handlers, set *features.Set) {
 		Features: set,
 		Code:     http.StatusBadRequest,
 		Validate: validate,
-		Warn: func(r admit.Request[*v1beta1.ImageListPullJob]) []string {
+		Warn: func(_ context.Context, r admit.Request[*v1beta1.ImageListPullJob]) []string {
 			return valid.ImageListPullJobWarnings(r.New)
 		},
 	}

@@ -33,7 +33,9 @@ func Register(hs admit.Handlers, set *features.Set) {
 		Code:     http.StatusBadRequest,
 		Validate: validate,
 		Deny:     deny,
-		Warn:     func(r admit.Request[*v1beta1.ImagePullJob]) []string { return valid.ImagePullJobWarnings(r.New) },
+		Warn: func(_ context.Context, r admit.Request[*v1beta1.ImagePullJob]) []string {
+			return valid.ImagePullJobWarnings(r.New)
+		},
 	}
 	hs.Add(rules.Mutator(), "/mutate-apps-kruise-io-imagepulljob", "/mutate-apps-kruise-io-v1alpha1-imagepulljob")
 	hs.Add(rules.Validator(), "/validate-apps-kruise-io-imagepulljob", "/validate-apps-kruise-io-v1alpha1-imagepulljob")

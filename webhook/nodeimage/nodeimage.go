@@ -30,13 +30,13 @@ func Register(hs admit.Handlers, set *features.Set, c clock.PassiveClock) {
 				if old != nil {
 					keepTimes(old.Spec.Images, ni.Spec.Images)
 				}
-				v1beta1.SetDefaultsNodeImage(ni, metav1.NewTime(c.Now()))
+				setDefaults(ni.Spec.Images, func() { v1beta1.SetDefaultsNodeImage(ni, metav1.NewTime(c.Now())) })
 			}),
 			admit.Spoke("v1alpha1", v1alpha1.NodeImageToHub, func(old, ni *v1alpha1.NodeImage) {
 				if old != nil {
 					keepTimes(old.Spec.Images, ni.Spec.Images)
 				}
-				v1alpha1.SetDefaultsNodeImage(ni, metav1.NewTime(c.Now()))
+				setDefaults(ni.Spec.Images, func() { v1alpha1.SetDefaultsNodeImage(ni, metav1.NewTime(c.Now())) })
 			}),
 		},
 		Gates:    []features.Gate{features.KruiseDaemon},
@@ -48,7 +48,9 @@ func Register(hs admit.Handlers, set *features.Set, c clock.PassiveClock) {
 			}
 			return valid.NodeImage(r.New), nil
 		},
-		Warn: func(r admit.Request[*v1beta1.NodeImage]) []string { return valid.NodeImageWarnings(r.New) },
+		Warn: func(_ context.Context, r admit.Request[*v1beta1.NodeImage]) []string {
+			return valid.NodeImageWarnings(r.New)
+		},
 	}
 	hs.Add(rules.Mutator(), "/mutate-apps-kruise-io-nodeimage", "/mutate-apps-kruise-io-v1alpha1-nodeimage")
 	hs.Add(rules.Validator(), "/validate-apps-kruise-io-nodeimage", "/validate-apps-kruise-io-v1alpha1-nodeimage")
@@ -57,6 +59,17 @@ func Register(hs admit.Handlers, set *features.Set, c clock.PassiveClock) {
 // Converter converts NodeImages of all versions for /convert.
 func Converter() (*v1beta1.NodeImage, conversion.SpokeConverter[*v1beta1.NodeImage]) {
 	return &v1beta1.NodeImage{}, conversion.NewSpokeConverter(&v1alpha1.NodeImage{}, v1alpha1.NodeImageFromHub, v1alpha1.NodeImageToHub)
+}
+
+// setDefaults runs f without the image that has no name: it is about to be refused, and the API
+// server cannot apply a patch to what is below an empty key.
+func setDefaults(images map[string]v1beta1.ImageSpec, f func()) {
+	nameless, ok := images[""]
+	delete(images, "")
+	f()
+	if ok {
+		images[""] = nameless
+	}
 }
 
 // keepTimes leaves the time of a tag as it is when an update says nothing about it, as the same

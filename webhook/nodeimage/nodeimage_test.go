@@ -62,3 +62,35 @@ func TestValidation(t *testing.T) {
 		}
 	}
 }
+
+func TestUpdatesKeepTheTimeOfATask(t *testing.T) {
+	image := func(tags string) string {
+		return `{"metadata":{"name":"n1"},"spec":{"images":{"nginx":{"tags":[` + tags + `]}}}}`
+	}
+	const stored = `{"tag":"a","version":1,"createdAt":"2026-01-01T00:00:00Z","pullPolicy":{"timeoutSeconds":600,"backoffLimit":3}}`
+	for name, tc := range map[string]struct{ tags, want string }{
+		"the manifest again":         {`{"tag":"a","version":1}`, "2026-01-01T00:00:00Z"},
+		"a new version":              {`{"tag":"a","version":2}`, "2026-06-01T12:00:00Z"},
+		"a time of the client's own": {`{"tag":"a","version":1,"createdAt":"2026-02-02T00:00:00Z"}`, "2026-02-02T00:00:00Z"},
+		"another tag":                {`{"tag":"b","version":1}`, "2026-06-01T12:00:00Z"},
+	} {
+		for _, version := range []string{"v1alpha1", "v1beta1"} {
+			r := review(version, "UPDATE", image(stored), image(tc.tags))
+			got := admittest.Patched(t, r, admittest.Ask(t, handlers(t, ""), "/mutate-apps-kruise-io-nodeimage", r))
+			if !strings.Contains(got, `"createdAt":"`+tc.want+`"`) {
+				t.Errorf("%s in %s: %s, want %s", name, version, got, tc.want)
+			}
+		}
+	}
+}
+
+// A patch below an empty key would be a 500 of the API server in place of our refusal.
+func TestAnImageWithoutNameGetsNoDefaults(t *testing.T) {
+	r := review("v1beta1", "CREATE", "", `{"metadata":{"name":"n1"},"spec":{"images":{"":{"tags":[{"tag":"a"}]}}}}`)
+	if got := admittest.Ask(t, handlers(t, ""), "/mutate-apps-kruise-io-nodeimage", r); !got.Allowed || len(got.Patch) > 0 {
+		t.Errorf("response = %v", got)
+	}
+	if got := admittest.Ask(t, handlers(t, ""), "/validate-apps-kruise-io-nodeimage", r); got.Allowed || !strings.Contains(got.Result.Message, "an image needs a name") {
+		t.Errorf("response = %v", got)
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/internal/features"
@@ -16,18 +18,26 @@ import (
 	"github.com/kruisectl/kruisectl/webhook/admit"
 )
 
+// Options are what admission of PodProbeMarkers needs.
+type Options struct {
+	Features *features.Set
+	// Markers reads the other PodProbeMarkers of a namespace, to warn of two that contradict each
+	// other; it may be a cache.
+	Markers client.Reader
+}
+
 // Register serves admission of PodProbeMarkers under the path that platform.md 3.5 fixes.
-func Register(hs admit.Handlers, set *features.Set) {
+func Register(hs admit.Handlers, o Options) {
 	rules := admit.Rules[*v1alpha1.PodProbeMarker]{
 		Kind: v1alpha1.GroupVersion.WithKind("PodProbeMarker"),
 		Versions: []admit.Version[*v1alpha1.PodProbeMarker]{
 			admit.Hub("v1alpha1", func(_, _ *v1alpha1.PodProbeMarker) {}),
 		},
 		Gates:    []features.Gate{features.KruiseDaemon, features.PodProbeMarkerGate},
-		Features: set,
+		Features: o.Features,
 		Code:     http.StatusBadRequest,
 		Validate: validate,
-		Warn:     func(r admit.Request[*v1alpha1.PodProbeMarker]) []string { return valid.PodProbeMarkerWarnings(r.New) },
+		Warn:     o.warn,
 	}
 	hs.Add(rules.Validator(), "/validate-apps-kruise-io-podprobemarker")
 }
@@ -37,4 +47,14 @@ func validate(_ context.Context, r admit.Request[*v1alpha1.PodProbeMarker]) (fie
 		return valid.PodProbeMarkerUpdate(r.Old, r.New), nil
 	}
 	return valid.PodProbeMarker(r.New), nil
+}
+
+func (o Options) warn(ctx context.Context, r admit.Request[*v1alpha1.PodProbeMarker]) []string {
+	out := valid.PodProbeMarkerWarnings(r.New)
+	others := &v1alpha1.PodProbeMarkerList{}
+	if err := o.Markers.List(ctx, others, client.InNamespace(r.New.Namespace)); err != nil {
+		log.FromContext(ctx).Error(err, "Other PodProbeMarkers are not compared", "namespace", r.New.Namespace)
+		return out
+	}
+	return append(out, valid.PodProbeMarkerConflicts(r.New, others.Items)...)
 }

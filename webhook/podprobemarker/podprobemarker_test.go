@@ -3,12 +3,19 @@
 package podprobemarker
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/webhook/admit"
 	"github.com/kruisectl/kruisectl/webhook/admit/admittest"
@@ -48,7 +55,7 @@ func TestValidation(t *testing.T) {
 				t.Fatal(err)
 			}
 			hs := admit.Handlers{}
-			Register(hs, set)
+			Register(hs, Options{Features: set, Markers: reader(t, "other", "a.b/c")})
 			got := admittest.Ask(t, hs, "/validate-apps-kruise-io-podprobemarker", tc.review)
 			switch {
 			case got.Allowed != (tc.code == 0):
@@ -60,4 +67,47 @@ func TestValidation(t *testing.T) {
 			}
 		})
 	}
+}
+
+func reader(t *testing.T, name, condition string) client.Reader {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	other := &v1alpha1.PodProbeMarker{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: v1alpha1.PodProbeMarkerSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		Probes:   []v1alpha1.PodContainerProbe{{Name: "a", ContainerName: "main", PodConditionType: condition}},
+	}}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(other).Build()
+}
+
+// Two markers of one condition are no fault, as their Pods may be others; their author is told.
+func TestOtherMarkers(t *testing.T) {
+	marker := `{"metadata":{"name":"web","namespace":"shop"},"spec":{"selector":{"matchLabels":{"app":"web"}},` +
+		`"probes":[{"name":"a","containerName":"main","podConditionType":"example.com/a","probe":{"exec":{"command":["ls"]}}}]}}`
+	for name, tc := range map[string]struct {
+		markers client.Reader
+		want    int
+	}{
+		"another one of the same condition": {reader(t, "other", "example.com/a"), 1},
+		"one of another condition":          {reader(t, "other", "example.com/b"), 0},
+		"the marker itself":                 {reader(t, "web", "example.com/a"), 0},
+		"no answer":                         {broken{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hs := admit.Handlers{}
+			Register(hs, Options{Features: features.New(), Markers: tc.markers})
+			got := admittest.Ask(t, hs, "/validate-apps-kruise-io-podprobemarker", review("CREATE", "", marker))
+			if !got.Allowed || len(got.Warnings) != tc.want {
+				t.Errorf("response = %v", got)
+			}
+		})
+	}
+}
+
+type broken struct{ client.Reader }
+
+func (broken) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("no answer")
 }

@@ -3,9 +3,8 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/types"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // NodePodProbeSpec lists what the node agent has to probe (podprobe.md 1.2). The manager writes it.

@@ -33,7 +33,7 @@ type PodProbeMarkerSpec struct {
 // PodContainerProbe is one probe, and what becomes of its result: a Pod condition, labels and
 // annotations, or both.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.podConditionType) && self.podConditionType != '') || (has(self.markerPolicy) && size(self.markerPolicy) > 0)",message="podConditionType and markerPolicy cannot both be empty"
+// +kubebuilder:validation:XValidation:rule="(has(self.podConditionType) && size(self.podConditionType) > 0) || (has(self.markerPolicy) && size(self.markerPolicy) > 0)",message="podConditionType and markerPolicy cannot both be empty"
 // +kubebuilder:validation:XValidation:rule="(has(self.probe.exec) ? 1 : 0) + (has(self.probe.httpGet) ? 1 : 0) + (has(self.probe.tcpSocket) ? 1 : 0) == 1",fieldPath=".probe",message="must specify exactly one of exec, httpGet and tcpSocket"
 type PodContainerProbe struct {
 	// Name is unique in the PodProbeMarker and has no #.

@@ -2,7 +2,7 @@
 
 // Package container restarts containers in running Pods: the commands `kruisectl container …`
 // and `kruisectl create containerrecreaterequest` (cli.md 8). What is decided comes from
-// internal/recreate.
+// internal/restart.
 package container
 
 import (

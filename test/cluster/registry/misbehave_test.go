@@ -66,10 +66,10 @@ func (g rig) admin(method, path string, body, out any) {
 	}
 }
 
-func (g rig) make(ref string, layers, bytes int) MadeImage {
+func (g rig) make(ref string, layers int) MadeImage {
 	g.t.Helper()
 	var made MadeImage
-	g.admin(http.MethodPut, fmt.Sprintf("/test/images?ref=%s&layers=%d&bytes=%d", url.QueryEscape(ref), layers, bytes), nil, &made)
+	g.admin(http.MethodPut, fmt.Sprintf("/test/images?ref=%s&layers=%d&bytes=%d", url.QueryEscape(ref), layers, size), nil, &made)
 	return made
 }
 
@@ -93,7 +93,7 @@ const size = 4096
 
 func TestDownloadsGoWrongAsTold(t *testing.T) {
 	g := newRig(t)
-	made := g.make("docker.io/e2e/app:1", 2, size)
+	made := g.make("docker.io/e2e/app:1", 2)
 	require.Len(t, made.Layers, 3)
 	layer := made.Layers[1]
 	status, whole, err := g.get(t.Context(), layer, 0)
@@ -137,7 +137,7 @@ func TestDownloadsGoWrongAsTold(t *testing.T) {
 
 func TestAHangingRegistryWaitsForTheClientToGiveUp(t *testing.T) {
 	g := newRig(t)
-	made := g.make("docker.io/e2e/app:1", 1, size)
+	made := g.make("docker.io/e2e/app:1", 1)
 	g.admin(http.MethodPut, "/test/rules/it", Rule{Hang: true, Kind: Blob}, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -158,7 +158,7 @@ func TestAHangingRegistryWaitsForTheClientToGiveUp(t *testing.T) {
 
 func TestRequestsAreRemembered(t *testing.T) {
 	g := newRig(t)
-	made := g.make("docker.io/e2e/app:1", 1, size)
+	made := g.make("docker.io/e2e/app:1", 1)
 	var all []Request
 	g.admin(http.MethodGet, "/test/requests", nil, &all)
 	require.Empty(t, all, "what tests make is not asked for by a client")
@@ -188,8 +188,8 @@ func TestRequestsAreRemembered(t *testing.T) {
 
 func TestRepositoriesWithCredentialsOfTheirOwn(t *testing.T) {
 	g := newRig(t)
-	made := g.make("docker.io/e2e/app:1", 1, size)
-	other := g.make(images.PrivateHost+"/e2e/app:1", 1, size)
+	made := g.make("docker.io/e2e/app:1", 1)
+	other := g.make(images.PrivateHost+"/e2e/app:1", 1)
 	ann := &authn.Basic{Username: "ann", Password: "secret"}
 	cases := map[string]struct {
 		address string
@@ -259,8 +259,8 @@ func (c challenge) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func TestMadeImagesCanBePulled(t *testing.T) {
 	g := newRig(t)
-	made := g.make("docker.io/e2e/app:1", 3, size)
-	require.Equal(t, made, g.make("docker.io/e2e/app:1", 3, size), "the same name, the same image")
+	made := g.make("docker.io/e2e/app:1", 3)
+	require.Equal(t, made, g.make("docker.io/e2e/app:1", 3), "the same name, the same image")
 	tag, err := name.NewTag(g.public+"/docker.io/e2e/app:1", name.Insecure)
 	require.NoError(t, err)
 	got, err := remote.Image(tag)

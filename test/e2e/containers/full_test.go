@@ -74,7 +74,7 @@ func TestAHookIsWaitedFor(t *testing.T) {
 	inBothVersions(t, func(s suite) {
 		pods := s.web(1, preStop(8))
 		r := s.send(recreate("hook", pods[0].Name, []string{"app", "sidecar"}))
-		s.waitKilling(pods[0].Name, "app", "hook")
+		s.waitKilling(pods[0].Name, "hook")
 		require.Zero(s.T, container(s.T, s.pod(pods[0].Name), "sidecar").RestartCount)
 		created := r.CreationTimestamp.Time
 		r = s.waitCompleted("hook")
@@ -91,7 +91,7 @@ func TestBothVersionsTellTheSame(t *testing.T) {
 		pods := s.web(1)
 		s.send(recreate("both", pods[0].Name, []string{"app", "sidecar"}, unreadyGrace(1)))
 		s.waitCompleted("both")
-		s.requireRecreated(pods[0], "app", "sidecar")
+		s.waitRecreated(pods[0], "app", "sidecar")
 
 		beta := s.read("both", v1beta1Version)
 		require.NotContains(s.T, beta.Annotations, "crr.apps.kruise.io/sync-container-statuses")
@@ -183,7 +183,7 @@ func TestADeletedRequestLetsTheNextOneGo(t *testing.T) {
 	inBothVersions(t, func(s suite) {
 		pods := s.web(1, preStop(15))
 		first := s.send(recreate("first", pods[0].Name, []string{"app"}, unreadyGrace(0)))
-		s.waitKilling(pods[0].Name, "app", "first")
+		s.waitKilling(pods[0].Name, "first")
 		s.send(recreate("second", pods[0].Name, []string{"sidecar"}))
 		require.NoError(s.T, s.Client.Delete(s.Ctx(), first))
 		s.waitGone("first")

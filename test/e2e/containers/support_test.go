@@ -195,8 +195,27 @@ func (s suite) web(replicas int32, edit ...func(*corev1.PodSpec)) []corev1.Pod {
 			f(spec)
 		}
 	}))
+	s.T.Cleanup(s.dropWeb)
 	s.WaitAvailable("web", replicas)
 	return s.Pods("web")
+}
+
+// dropWeb deletes the set and its Pods at once: their hooks would hold up the namespace.
+func (s suite) dropWeb() {
+	if s.T.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Short)
+	defer cancel()
+	set := &v1beta1.CloneSet{}
+	set.Namespace, set.Name = s.Namespace, "web"
+	err := s.Client.Delete(ctx, set)
+	if err == nil {
+		err = s.Client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(s.Namespace), client.GracePeriodSeconds(0))
+	}
+	if err != nil {
+		s.T.Errorf("deleting CloneSet web: %v", err)
+	}
 }
 
 // postStart makes app run for so long before anything else of it happens.
@@ -259,7 +278,7 @@ func (s suite) requireRecreated(before corev1.Pod, names ...string) *corev1.Pod 
 }
 
 // waitRecreated is requireRecreated for a Pod that is not ready yet.
-func (s suite) waitRecreated(before corev1.Pod, names ...string) *corev1.Pod {
+func (s suite) waitRecreated(before corev1.Pod, names ...string) {
 	s.T.Helper()
 	s.Eventually("the Pod is ready again", harness.Long, func() string {
 		after := s.pod(before.Name)
@@ -273,7 +292,7 @@ func (s suite) waitRecreated(before corev1.Pod, names ...string) *corev1.Pod {
 		}
 		return ""
 	})
-	return s.requireRecreated(before, names...)
+	s.requireRecreated(before, names...)
 }
 
 // between is how much later the previous sidecar ended than the previous app.
@@ -347,16 +366,16 @@ func (s suite) waitRecreating(name string) {
 	})
 }
 
-// waitKilling waits until the agent has begun to stop a container.
-func (s suite) waitKilling(pod, container, request string) {
+// waitKilling waits until the agent has begun to stop app.
+func (s suite) waitKilling(pod, request string) {
 	s.T.Helper()
-	s.Eventually(container+" is being stopped", harness.Long, func() string {
+	s.Eventually("app is being stopped", harness.Long, func() string {
 		all := &corev1.EventList{}
 		if err := s.Client.List(s.Ctx(), all, client.InNamespace(s.Namespace)); err != nil {
 			return err.Error()
 		}
 		for _, ev := range all.Items {
-			if ev.InvolvedObject.Name == pod && ev.Reason == "Killing" && strings.Contains(ev.Message, "Stopping container "+container+" by ContainerRecreateRequest "+request) {
+			if ev.InvolvedObject.Name == pod && ev.Reason == "Killing" && strings.Contains(ev.Message, "Stopping container app by ContainerRecreateRequest "+request) {
 				return ""
 			}
 		}

@@ -29,6 +29,7 @@ func (e *Env) dump(ctx context.Context) {
 		text, _ := yaml.Marshal(sets.Items[i])
 		e.T.Logf("CloneSet %s:\n%s", sets.Items[i].Name, text)
 	}
+	e.dumpPulls(ctx)
 	for _, p := range pods.Items {
 		text, _ := yaml.Marshal(map[string]any{"labels": p.Labels, "annotations": p.Annotations, "status": p.Status})
 		e.T.Logf("Pod %s on %s:\n%s", p.Name, p.Spec.NodeName, text)
@@ -37,6 +38,29 @@ func (e *Env) dump(ctx context.Context) {
 		e.T.Logf("event %s %s/%s %s: %s (%d)", ev.LastTimestamp.Format(time.TimeOnly), ev.InvolvedObject.Kind, ev.InvolvedObject.Name, ev.Reason, ev.Message, ev.Count)
 	}
 	e.managerLogs(ctx)
+}
+
+// dumpPulls logs the jobs of the namespace, and what nodes say of images if there are jobs.
+func (e *Env) dumpPulls(ctx context.Context) {
+	jobs, lists, nodes := &v1beta1.ImagePullJobList{}, &v1beta1.ImageListPullJobList{}, &v1beta1.NodeImageList{}
+	_ = e.Client.List(ctx, jobs, client.InNamespace(e.Namespace))
+	_ = e.Client.List(ctx, lists, client.InNamespace(e.Namespace))
+	for _, j := range jobs.Items {
+		text, _ := yaml.Marshal(map[string]any{"spec": j.Spec, "status": j.Status, "finalizers": j.Finalizers})
+		e.T.Logf("ImagePullJob %s:\n%s", j.Name, text)
+	}
+	for _, l := range lists.Items {
+		text, _ := yaml.Marshal(map[string]any{"spec": l.Spec, "status": l.Status})
+		e.T.Logf("ImageListPullJob %s:\n%s", l.Name, text)
+	}
+	if len(jobs.Items) == 0 {
+		return
+	}
+	_ = e.Client.List(ctx, nodes)
+	for _, n := range nodes.Items {
+		text, _ := yaml.Marshal(map[string]any{"spec": n.Spec, "status": n.Status})
+		e.T.Logf("NodeImage %s:\n%s", n.Name, text)
+	}
 }
 
 func (e *Env) managerLogs(ctx context.Context) {

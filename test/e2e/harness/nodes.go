@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 )
@@ -200,6 +202,7 @@ func Clean(ctx context.Context) error {
 // Main is TestMain of a suite: it cleans up, installs, runs the tests, and returns the exit
 // code, which is not 0 either when a namespace does not go away.
 func Main(run func() int) int {
+	log.SetLogger(logr.Discard()) // or controller-runtime complains that nobody did
 	ctx := context.Background()
 	say := func(err error) int {
 		fmt.Fprintln(os.Stderr, err)

@@ -78,7 +78,7 @@ func TestANeverEndingJobOnAllNodesAndOneThatDoesNotExist(t *testing.T) {
 		image := s.MakeImage("app", 1, 1000)
 		nodes := s.NodeNames()
 		s.pull("job", image.Ref, everywhere, never, parallel(4))
-		s.waitDesired("job", len(nodes)+1)
+		s.waitDesired(len(nodes) + 1)
 		s.waitSucceeded("job", len(nodes))
 		require.EqualValues(s.T, 1, s.job("job").status.Active, "the fake node is still waited for")
 		s.RequireDownloadedOnce(image, nodes...)

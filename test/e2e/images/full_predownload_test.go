@@ -28,7 +28,7 @@ func TestANewImageIsPulledAheadOfTheUpdate(t *testing.T) {
 		s.PullSecret("pull-secret", registry, user, password)
 		s.Spoil(image, harness.Rule{Kind: "blob", BytesPerSecond: 25_000})
 		set := harness.WebSet("web", 5, func(cs *v1beta1.CloneSet) {
-			cs.Annotations = map[string]string{v1beta1.ImagePreDownloadParallelismAnnotation: "2"}
+			cs.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &v1beta1.InPlaceUpdateStrategy{ImagePreDownloadParallelism: new(intstr.FromInt32(2))}
 			cs.Spec.UpdateStrategy.RollingUpdate.Partition = new(intstr.FromInt32(1))
 			cs.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull-secret"}}
 		})
@@ -74,7 +74,7 @@ func TestANewImageIsPulledAheadOfTheUpdate(t *testing.T) {
 // createOldSet creates the set as a client of the old version.
 func (s suite) createOldSet(set *v1beta1.CloneSet) {
 	s.T.Helper()
-	old := &v1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Name: set.Name, Annotations: set.Annotations}}
+	old := &v1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Name: set.Name, Annotations: map[string]string{v1beta1.ImagePreDownloadParallelismAnnotation: "2"}}}
 	rolling := set.Spec.UpdateStrategy.RollingUpdate
 	old.Spec.Replicas, old.Spec.Selector, old.Spec.Template = set.Spec.Replicas, set.Spec.Selector, set.Spec.Template
 	old.Spec.UpdateStrategy.Type = v1alpha1.CloneSetUpdateStrategyType(rolling.PodUpdatePolicy)

@@ -146,11 +146,11 @@ func text(err error) string {
 	return ""
 }
 
-// waitDesired waits until the job knows its nodes.
-func (s suite) waitDesired(name string, want int) {
+// waitDesired waits until job "job" knows its nodes.
+func (s suite) waitDesired(want int) {
 	s.T.Helper()
-	s.Eventually(fmt.Sprintf("ImagePullJob %s is meant for %d nodes", name, want), harness.Short, func() string {
-		if got := s.job(name).status; int(got.Desired) != want {
+	s.Eventually(fmt.Sprintf("ImagePullJob job is meant for %d nodes", want), harness.Short, func() string {
+		if got := s.job("job").status; int(got.Desired) != want {
 			return fmt.Sprintf("status %+v", *got)
 		}
 		return ""
@@ -256,9 +256,10 @@ func (s suite) copies(secret string) []corev1.Secret {
 	})
 }
 
-// waitCopied waits until there is exactly one copy of the secret, for that job, with its data.
-func (s suite) waitCopied(secret, job string, data map[string][]byte) {
+// waitCopied waits until there is exactly one copy of Secret pull-secret, for that job, with its data.
+func (s suite) waitCopied(job string, data map[string][]byte) {
 	s.T.Helper()
+	const secret = "pull-secret"
 	s.Eventually("a copy of Secret "+secret, harness.Short, func() string {
 		found := s.copies(secret)
 		if len(found) != 1 {

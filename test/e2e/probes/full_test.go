@@ -17,12 +17,12 @@ import (
 	"github.com/kruisectl/kruisectl/test/e2e/harness"
 )
 
-// waitMessage waits until the condition of each Pod has the status and a message with those words.
-func (s suite) waitMessage(kind, status, words string) {
+// waitMessage waits until condition healthy of each Pod has the status and a message with those words.
+func (s suite) waitMessage(status, words string) {
 	s.T.Helper()
-	s.Eventually(fmt.Sprintf("condition %s is %s with %q", kind, status, words), harness.Short, func() string {
+	s.Eventually(fmt.Sprintf("the condition is %s with %q", status, words), harness.Short, func() string {
 		for _, p := range s.Pods(setName) {
-			if c := condition(p, kind); string(c.Status) != status || !strings.Contains(c.Message, words) {
+			if c := condition(p, healthy); string(c.Status) != status || !strings.Contains(c.Message, words) {
 				return fmt.Sprintf("%s: %q, message %q", p.Name, c.Status, c.Message)
 			}
 		}
@@ -38,9 +38,9 @@ func TestAMessageThatChanges(t *testing.T) {
 		spec.Containers = []corev1.Container{{Name: "minecraft", Image: "openkruise/minecraft-demo:probe-v0", ImagePullPolicy: corev1.PullIfNotPresent}}
 	})
 	s.probe("minecraft", "ready", "game.kruise.io/healthy", shell("bash", "./probe.sh"))
-	s.waitMessage(healthy, "False", "")
-	s.waitMessage(healthy, "True", "data")
-	s.waitMessage(healthy, "True", "gate")
+	s.waitMessage("False", "")
+	s.waitMessage("True", "data")
+	s.waitMessage("True", "gate")
 }
 
 // Scenarios 3 to 3c and 4: over the network.
@@ -82,7 +82,7 @@ func TestAnHTTPProbeLooksAtTheAnswer(t *testing.T) {
 	s.waitPodsLook(look{label: "healthy", conditions: map[string]string{healthy: "True"}})
 	s.change("ppm-nginx", get("/missing", 80))
 	s.waitPodsLook(look{conditions: map[string]string{healthy: "False"}})
-	s.waitMessage(healthy, "False", "404")
+	s.waitMessage("False", "404")
 }
 
 // A marker whose name ends another one's goes alone.
@@ -106,12 +106,12 @@ func TestAMarkerLeavesOthersAlone(t *testing.T) {
 // The tests below disturb whole nodes, so they are not parallel: they run before the parallel
 // ones start.
 
-// lookAll starts to look at every change of a condition of the Pods and returns how to end.
-func (s suite) conditionStays(kind, status string, span time.Duration) {
+// conditionStays fails when the condition of a Pod is not True at some moment of the span.
+func (s suite) conditionStays(span time.Duration) {
 	s.T.Helper()
-	s.Throughout("condition "+kind+" stays "+status, span, func() string {
+	s.Throughout("the condition stays True", span, func() string {
 		for _, p := range s.Pods(setName) {
-			if got := condition(p, kind); string(got.Status) != status {
+			if got := condition(p, healthy); got.Status != corev1.ConditionTrue {
 				return fmt.Sprintf("%s: %q", p.Name, got.Status)
 			}
 		}
@@ -132,9 +132,9 @@ func TestAgentKilledKeepsConditions(t *testing.T) {
 	}
 	restarts := harness.AgentRestarts(s.Agent("node1"))
 	s.CrashAgent("node1")
-	s.conditionStays(healthy, "True", harness.Still)
+	s.conditionStays(harness.Still)
 	s.WaitAgent("node1", restarts)
-	s.conditionStays(healthy, "True", harness.Still)
+	s.conditionStays(harness.Still)
 	for _, p := range s.Pods(setName) {
 		require.Equal(t, transitions[p.Name], condition(p, healthy).LastTransitionTime.Time, "%s: nothing has changed", p.Name)
 	}
@@ -153,7 +153,7 @@ func TestRuntimeAwayKeepsConditions(t *testing.T) {
 	s.waitPodsLook(good)
 	restarts := harness.AgentRestarts(s.Agent("node1"))
 	s.StopRuntime("node1")
-	s.conditionStays(healthy, "True", harness.Still)
+	s.conditionStays(harness.Still)
 	s.StartRuntime("node1")
 	s.waitPodsLook(good)
 	require.Equal(t, restarts, harness.AgentRestarts(s.Agent("node1")), "restarts of the agent")
@@ -182,7 +182,7 @@ func TestNodeCutOffKeepsConditions(t *testing.T) {
 		_, id, _ = strings.Cut(there.Status.ContainerStatuses[0].ContainerID, "://")
 	}
 	s.Cluster("exec", "node3", "--", "crictl", "exec", id, "touch", "/tmp/broken")
-	s.conditionStays(healthy, "True", time.Minute)
+	s.conditionStays(time.Minute)
 	s.Join("node3")
 	s.Eventually("the Pod of the node shows what has changed", harness.Long, func() string {
 		for _, p := range s.Pods(setName) {
