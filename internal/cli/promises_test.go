@@ -159,7 +159,7 @@ func TestTransportRefusesWritesUnderDryRun(t *testing.T) {
 	if err := c.Patch(t.Context(), cs, patch, client.DryRunAll); err != nil {
 		t.Errorf("a server dry run was refused: %v", err)
 	}
-	if err := c.Delete(t.Context(), cs, client.DryRunAll); err != nil {
+	if err := c.Delete(t.Context(), newShop(10).set, client.DryRunAll); err != nil {
 		t.Errorf("the dry run of a deletion was refused: %v", err)
 	}
 }
