@@ -44,9 +44,9 @@ func pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func has(kind string, status corev1.ConditionStatus, labels ...string) func(*corev1.Pod) {
+func has(status corev1.ConditionStatus, labels ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodConditionType(kind), Status: status})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "x.io/a", Status: status})
 		for _, l := range labels {
 			p.Labels[l] = "yes"
 		}
@@ -98,7 +98,7 @@ func told(p Plan) (out []string) {
 
 func TestDecide(t *testing.T) {
 	a, b := pod("a", "n1", nil), pod("b", "n1", nil)
-	lost := pod("lost", "n1", has("x.io/a", "True", "up"))
+	lost := pod("lost", "n1", has("True", "up"))
 	lost.Labels["app"] = "isolated"
 	cases := map[string]struct {
 		snap Snapshot
@@ -134,13 +134,13 @@ func TestDecide(t *testing.T) {
 		},
 		"conditions of a serverless node become labels": {
 			Snapshot{
-				Pods:  []*corev1.Pod{pod("s", "virtual", has("x.io/a", "True", "down")), pod("t", "virtual", has("x.io/a", "Unknown", "up")), pod("u", "virtual", nil)},
+				Pods:  []*corev1.Pod{pod("s", "virtual", has("True", "down")), pod("t", "virtual", has("Unknown", "up")), pod("u", "virtual", nil)},
 				Nodes: nodes("virtual"), Serverless: true,
 			},
 			[]string{"mark s: +up -down", "mark t: -up", "matched 3 of generation 7"},
 		},
 		"without the gate they do not, and count": {
-			Snapshot{Pods: []*corev1.Pod{pod("s", "virtual", has("x.io/a", "True"))}, Nodes: nodes("virtual")}, []string{"matched 1 of generation 7"},
+			Snapshot{Pods: []*corev1.Pod{pod("s", "virtual", has("True"))}, Nodes: nodes("virtual")}, []string{"matched 1 of generation 7"},
 		},
 	}
 	for name, tc := range cases {
@@ -154,9 +154,9 @@ func TestDecide(t *testing.T) {
 }
 
 func TestFarewellTakesEverythingBack(t *testing.T) {
-	a := pod("a", "n1", has("x.io/a", "True", "up"))
-	virtual := pod("v", "virtual", has("x.io/a", "False", "down"))
-	ended := pod("e", "n1", func(p *corev1.Pod) { has("x.io/a", "True", "up")(p); p.Status.Phase = corev1.PodFailed })
+	a := pod("a", "n1", has("True", "up"))
+	virtual := pod("v", "virtual", has("False", "down"))
+	ended := pod("e", "n1", func(p *corev1.Pod) { has("True", "up")(p); p.Status.Phase = corev1.PodFailed })
 	snap := Snapshot{Marker: way(), Pods: []*corev1.Pod{a, virtual, ended}, Nodes: nodes("n1", "virtual"), NodeProbes: []*v1alpha1.NodePodProbe{nodeProbe("n1", a)}}
 	plan := Farewell(snap)
 	plan.Mark = Unmark(snap, nil)

@@ -152,12 +152,12 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// container adds a container of Pod u1, or another, that runs for an hour.
-func (r *rig) container(uid, id, name string, execs map[string][]fakecri.ExecScript) {
+// container adds the container main of Pod u1, or another, that runs for an hour.
+func (r *rig) container(uid, id string, execs map[string][]fakecri.ExecScript) {
 	now := time.Now()
 	r.runtime.AddContainer(fakecri.Container{
 		Status: cri.Status{
-			Container: cri.Container{ID: id, Name: name, State: cri.StateRunning, Created: now, Labels: map[string]string{cri.LabelPodUID: uid}},
+			Container: cri.Container{ID: id, Name: "main", State: cri.StateRunning, Created: now, Labels: map[string]string{cri.LabelPodUID: uid}},
 			Started:   now.Add(-time.Hour),
 		},
 		ExecCalls: execs,
@@ -247,7 +247,7 @@ func (r *rig) recorded() (out []string) {
 func TestProber(t *testing.T) {
 	cases := map[string]func(*testing.T, *rig){
 		"a command tells its result within the second, and then nothing more": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("data")))
+			r.container("u1", "c1", answers(says("data")))
 			r.want("u1", execProbe("m#a", "check", nil))
 			after(time.Second)
 			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
@@ -261,7 +261,7 @@ func TestProber(t *testing.T) {
 			require.Equal(t, writes+1, r.writes(), "after 600 s the time is refreshed")
 		},
 		"a new message propagates, and events tell of new states": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(fails("init"), fails("init"), says("data"), says("data"), says("data"), says("gate")))
+			r.container("u1", "c1", answers(fails("init"), fails("init"), says("data"), says("data"), says("data"), says("gate")))
 			r.want("u1", execProbe("m#a", "check", nil))
 			after(20 * time.Second)
 			require.Subset(t, r.told(), []string{"Failed init", "Succeeded data", "Succeeded gate"})
@@ -272,7 +272,7 @@ func TestProber(t *testing.T) {
 			require.LessOrEqual(t, len(events), 4, "%v", events)
 		},
 		"two probes of one container do not disturb each other": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", map[string][]fakecri.ExecScript{"check": {says("healthy")}, "idle": {fails("busy")}})
+			r.container("u1", "c1", map[string][]fakecri.ExecScript{"check": {says("healthy")}, "idle": {fails("busy")}})
 			r.want("u1", execProbe("m#a", "check", nil), execProbe("m#idle", "idle", nil))
 			after(2 * time.Second)
 			writes := r.writes()
@@ -282,13 +282,13 @@ func TestProber(t *testing.T) {
 			require.Equal(t, writes, r.writes(), "no flapping")
 		},
 		"a container that restarts is Unknown until its first result": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("one")))
+			r.container("u1", "c1", answers(says("one")))
 			r.want("u1", execProbe("m#a", "check", func(p *v1alpha1.ContainerProbeSpec) { p.InitialDelaySeconds = 3 }))
 			after(2 * time.Second)
 			r.runtime.Exit("c1", 1)
 			after(2 * time.Second)
 			require.Equal(t, "Failed Container(main) is Non-running", r.now("u1", "m#a"))
-			r.container("u1", "c2", "main", answers(says("two")))
+			r.container("u1", "c2", answers(says("two")))
 			require.True(t, r.runtime.Change("c2", func(c *fakecri.Container) { c.Started = time.Now() }))
 			after(2 * time.Second)
 			require.Equal(t, "Unknown ", r.now("u1", "m#a"))
@@ -296,7 +296,7 @@ func TestProber(t *testing.T) {
 			require.Equal(t, "Succeeded two", r.now("u1", "m#a"))
 		},
 		"while the runtime is down the last result stays": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("data")))
+			r.container("u1", "c1", answers(says("data")))
 			r.want("u1", execProbe("m#a", "check", nil))
 			after(2 * time.Second)
 			writes := r.writes()
@@ -310,7 +310,7 @@ func TestProber(t *testing.T) {
 		},
 		"errors of the runtime are no results, and do not count": func(t *testing.T, r *rig) {
 			broken := fakecri.ExecScript{Err: errors.New("rpc error")}
-			r.container("u1", "c1", "main", answers(says("ok"), broken, fails("1"), broken, fails("2"), says("ok2")))
+			r.container("u1", "c1", answers(says("ok"), broken, fails("1"), broken, fails("2"), says("ok2")))
 			r.want("u1", execProbe("m#a", "check", func(p *v1alpha1.ContainerProbeSpec) { p.FailureThreshold = 2 }))
 			after(4500 * time.Millisecond)
 			require.Equal(t, "Failed 2", r.now("u1", "m#a"))
@@ -318,16 +318,16 @@ func TestProber(t *testing.T) {
 			require.Equal(t, "Succeeded ok2", r.now("u1", "m#a"))
 		},
 		"a command that takes too long has failed": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(fakecri.ExecScript{Delay: time.Hour}))
+			r.container("u1", "c1", answers(fakecri.ExecScript{Delay: time.Hour}))
 			r.want("u1", execProbe("m#a", "check", func(p *v1alpha1.ContainerProbeSpec) { p.TimeoutSeconds = 2 }))
 			after(3 * time.Second)
 			require.Equal(t, "Failed command timed out after 2s", r.now("u1", "m#a"))
 		},
 		"a container without status keeps what was known": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("data")))
+			r.container("u1", "c1", answers(says("data")))
 			r.want("u1", execProbe("m#a", "check", nil))
 			after(2 * time.Second)
-			r.container("u1", "c2", "main", answers(says("two")))
+			r.container("u1", "c2", answers(says("two")))
 			require.True(t, r.runtime.Change("c2", func(c *fakecri.Container) { c.NilStatus = true }))
 			after(5 * time.Second)
 			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
@@ -336,7 +336,7 @@ func TestProber(t *testing.T) {
 			require.Equal(t, "Succeeded two", r.now("u1", "m#a"))
 		},
 		"a container that does not exist has no result": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("data")))
+			r.container("u1", "c1", answers(says("data")))
 			odd := execProbe("m#a", "check", nil)
 			odd.ContainerName = "nope"
 			r.want("u1", odd)
@@ -345,7 +345,7 @@ func TestProber(t *testing.T) {
 			require.Zero(t, r.writes())
 		},
 		"another command starts from Unknown at once": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", map[string][]fakecri.ExecScript{"check": {says("one")}, "slow": {{Delay: 5 * time.Second, Stdout: "two"}}})
+			r.container("u1", "c1", map[string][]fakecri.ExecScript{"check": {says("one")}, "slow": {{Delay: 5 * time.Second, Stdout: "two"}}})
 			hour := func(p *v1alpha1.ContainerProbeSpec) { p.PeriodSeconds, p.TimeoutSeconds = 3600, 10 }
 			r.want("u1", execProbe("m#a", "check", hour))
 			after(2 * time.Second)
@@ -357,7 +357,7 @@ func TestProber(t *testing.T) {
 			require.Equal(t, "Succeeded two", r.now("u1", "m#a"))
 		},
 		"a result of the probe that was is not that of the probe that is": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", map[string][]fakecri.ExecScript{"check": {{Delay: 5 * time.Second, Stdout: "old"}}, "new": {fails("new")}})
+			r.container("u1", "c1", map[string][]fakecri.ExecScript{"check": {{Delay: 5 * time.Second, Stdout: "old"}}, "new": {fails("new")}})
 			long := func(p *v1alpha1.ContainerProbeSpec) { p.TimeoutSeconds = 10 }
 			r.want("u1", execProbe("m#a", "check", long))
 			after(2 * time.Second) // it runs
@@ -367,7 +367,7 @@ func TestProber(t *testing.T) {
 			require.Equal(t, "Failed new", r.now("u1", "m#a"))
 		},
 		"a shorter period counts at once": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("one"), says("two")))
+			r.container("u1", "c1", answers(says("one"), says("two")))
 			r.want("u1", execProbe("m#a", "check", func(p *v1alpha1.ContainerProbeSpec) { p.PeriodSeconds = 3600 }))
 			after(5 * time.Second)
 			require.Equal(t, 1, r.runtime.CallsOf("ExecSync"))
@@ -378,7 +378,7 @@ func TestProber(t *testing.T) {
 			require.InDelta(t, 7, r.runtime.CallsOf("ExecSync"), 1)
 		},
 		"a probe that is stopped and wanted again in the same moment runs": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(fakecri.ExecScript{Delay: 3 * time.Second, Stdout: "first"}, says("second")))
+			r.container("u1", "c1", answers(fakecri.ExecScript{Delay: 3 * time.Second, Stdout: "first"}, says("second")))
 			long := func(p *v1alpha1.ContainerProbeSpec) { p.TimeoutSeconds = 10 }
 			r.want("u1", execProbe("m#a", "check", long))
 			after(time.Second) // it runs
@@ -391,7 +391,7 @@ func TestProber(t *testing.T) {
 			require.NotContains(t, r.told(), "Succeeded first")
 		},
 		"without NodePodProbe nothing runs, and it may come back as another": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("data")))
+			r.container("u1", "c1", answers(says("data")))
 			r.want("u1", execProbe("m#a", "check", nil))
 			after(2 * time.Second)
 			r.store.mu.Lock()
@@ -408,8 +408,8 @@ func TestProber(t *testing.T) {
 			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
 		},
 		"results of Pods that are not listed any more go": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("data")))
-			r.container("u2", "c2", "main", answers(says("data")))
+			r.container("u1", "c1", answers(says("data")))
+			r.container("u2", "c2", answers(says("data")))
 			r.want("u1", execProbe("m#a", "check", nil))
 			r.want("u2", execProbe("m#a", "check", nil))
 			after(2 * time.Second)
@@ -420,7 +420,7 @@ func TestProber(t *testing.T) {
 			require.Equal(t, "Succeeded data", r.now("u2", "m#a"))
 		},
 		"the network is asked at the Pod's IP, and not before there is one": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", nil)
+			r.container("u1", "c1", nil)
 			get := v1alpha1.ContainerProbe{Name: "m#h", ContainerName: "main"}
 			get.Probe.HTTPGet = &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}
 			r.want("u1", tcpProbe("m#a", 80), get)
@@ -444,7 +444,7 @@ func TestProber(t *testing.T) {
 				}
 				return Result{State: v1alpha1.ProbeSucceeded}
 			}
-			r.container("u1", "c1", "main", nil)
+			r.container("u1", "c1", nil)
 			odd := tcpProbe("m#odd", 1)
 			r.want("u1", tcpProbe("m#a", 80), odd)
 			after(5 * time.Second)
@@ -452,7 +452,7 @@ func TestProber(t *testing.T) {
 			require.Equal(t, "Unknown ", r.now("u1", "m#odd"))
 		},
 		"results outlive an API server that is away": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("data")))
+			r.container("u1", "c1", answers(says("data")))
 			r.fail(errors.New("connection refused"))
 			r.want("u1", execProbe("m#a", "check", nil))
 			after(time.Minute)
@@ -462,19 +462,19 @@ func TestProber(t *testing.T) {
 			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
 		},
 		"a conflict costs a second try, and other writers keep what they wrote": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("data")))
+			r.container("u1", "c1", answers(says("data")))
 			r.fail(apierrors.NewConflict(nodePodProbes, "node", errors.New("changed")))
 			r.want("u1", execProbe("m#a", "check", nil))
 			after(time.Second)
 			r.fail(nil)
-			r.container("u2", "c2", "main", answers(says("two")))
+			r.container("u2", "c2", answers(says("two")))
 			r.want("u2", execProbe("m#a", "check", nil))
 			after(5 * time.Second)
 			require.Equal(t, "Succeeded data", r.now("u1", "m#a"))
 			require.Equal(t, "Succeeded two", r.now("u2", "m#a"))
 		},
 		"what somebody else writes into the status is put right": func(t *testing.T, r *rig) {
-			r.container("u1", "c1", "main", answers(says("data")))
+			r.container("u1", "c1", answers(says("data")))
 			r.want("u1", execProbe("m#a", "check", nil))
 			after(2 * time.Second)
 			r.edit(func(npp *v1alpha1.NodePodProbe) { npp.Status = v1alpha1.NodePodProbeStatus{} })
@@ -488,7 +488,7 @@ func TestProber(t *testing.T) {
 			}
 			for i := range 50 {
 				uid := fmt.Sprint("u", i+1)
-				r.container(uid, "c-"+uid, "main", answers(script...))
+				r.container(uid, "c-"+uid, answers(script...))
 				r.want(uid, execProbe("m#a", "check", nil))
 			}
 			after(3 * time.Second)
@@ -515,16 +515,16 @@ func TestARestartFlipsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, runtime := &memory{}, fakecri.New("containerd")
 		r := start(t, store, runtime)
-		r.container("u1", "c1", "main", answers(says("data")))
-		r.container("u2", "c2", "main", answers(says("data"), says("data"), says("data"), fails("no")))
-		r.container("u3", "c3", "main", answers(says("data")))
+		r.container("u1", "c1", answers(says("data")))
+		r.container("u2", "c2", answers(says("data"), says("data"), says("data"), fails("no")))
+		r.container("u3", "c3", answers(says("data")))
 		for _, uid := range []string{"u1", "u2", "u3"} {
 			r.want(uid, execProbe("m#a", "check", nil))
 		}
 		after(3 * time.Second)
 		r.stop()
 		after(time.Minute)
-		r.container("u3", "c3-new", "main", map[string][]fakecri.ExecScript{"check": {{Err: errors.New("rpc error")}}})
+		r.container("u3", "c3-new", map[string][]fakecri.ExecScript{"check": {{Err: errors.New("rpc error")}}})
 		require.True(t, runtime.Change("c3-new", func(c *fakecri.Container) { c.Started = time.Now() }))
 		store.mu.Lock()
 		store.told = nil
@@ -554,7 +554,7 @@ func TestCommandsAreBounded(t *testing.T) {
 		group.Go(func() { _ = r.prober.Run(ctx) })
 		for i := range 200 {
 			uid := fmt.Sprint("u", i)
-			r.container(uid, "c-"+uid, "main", answers(fakecri.ExecScript{Delay: 500 * time.Millisecond, Stdout: "ok"}))
+			r.container(uid, "c-"+uid, answers(fakecri.ExecScript{Delay: 500 * time.Millisecond, Stdout: "ok"}))
 			r.want(uid, execProbe("m#a", "check", nil))
 		}
 		after(10 * time.Second)
@@ -603,7 +603,7 @@ func TestTheRuntimeOfAPodIsFound(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() { _ = r.prober.Run(ctx) })
-		r.container("source-of-u1", "c1", "main", answers(says("data")))
+		r.container("source-of-u1", "c1", answers(says("data")))
 		r.want("u1", execProbe("m#a", "check", nil))
 		after(3 * time.Second)
 		require.Equal(t, "Succeeded data", r.now("u1", "m#a"))

@@ -83,30 +83,30 @@ func TestResultsOnPods(t *testing.T) {
 			conditions: map[string]string{"example.com/a": "False no", "example.com/b": "False "},
 		},
 		"a Pod without labels gets some": {
-			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp("t", port80), up))}, states: states{result("m#t", "Succeeded", "")},
+			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp(port80), up))}, states: states{result("m#t", "Succeeded", "")},
 			wantLabels: map[string]string{"up": "yes", "state": "good"}, wantNotes: map[string]string{"cost": "10"},
 		},
 		"of one policy, failure removes the keys": {
-			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp("t", port80), up))}, states: states{result("m#t", "Failed", "")},
+			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp(port80), up))}, states: states{result("m#t", "Failed", "")},
 			labels: map[string]string{"up": "yes", "state": "good", "app": "web"}, annotations: map[string]string{"cost": "10"},
 			wantLabels: map[string]string{"app": "web"},
 		},
 		"of one policy, not knowing removes the keys": {
-			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp("t", port80), up))}, states: states{result("m#t", "Unknown", "")},
+			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp(port80), up))}, states: states{result("m#t", "Unknown", "")},
 			labels: map[string]string{"up": "yes"}, wantLabels: map[string]string{},
 		},
 		"of two policies one replaces the other": {
-			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp("t", port80), up, down))}, states: states{result("m#t", "Failed", "")},
+			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp(port80), up, down))}, states: states{result("m#t", "Failed", "")},
 			labels: map[string]string{"up": "yes", "state": "good"}, annotations: map[string]string{"cost": "10"},
 			wantLabels: map[string]string{"down": "yes", "state": "bad"}, wantNotes: map[string]string{"cost": "-10"},
 		},
 		"of two policies in the other order too": {
-			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp("t", port80), down, up))}, states: states{result("m#t", "Failed", "")},
+			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp(port80), down, up))}, states: states{result("m#t", "Failed", "")},
 			labels: map[string]string{"up": "yes", "state": "good"}, annotations: map[string]string{"cost": "10"},
 			wantLabels: map[string]string{"down": "yes", "state": "bad"}, wantNotes: map[string]string{"cost": "-10"},
 		},
 		"of two policies, not knowing sets neither": {
-			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp("t", port80), up, down))}, states: states{result("m#t", "Unknown", "")},
+			markers: []*v1alpha1.PodProbeMarker{marker("m", with(tcp(port80), up, down))}, states: states{result("m#t", "Unknown", "")},
 			labels: map[string]string{"up": "yes", "app": "web"}, wantLabels: map[string]string{"app": "web"},
 		},
 		"of two markers with one condition the first result counts": {
@@ -115,7 +115,7 @@ func TestResultsOnPods(t *testing.T) {
 			conditions: map[string]string{"example.com/a": "False n"},
 		},
 		"of two markers with one label the last result counts": {
-			markers:    []*v1alpha1.PodProbeMarker{marker("m", with(tcp("t", port80), up)), marker("n", with(tcp("t", port80), down))},
+			markers:    []*v1alpha1.PodProbeMarker{marker("m", with(tcp(port80), up)), marker("n", with(tcp(port80), down))},
 			states:     states{result("m#t", "Succeeded", ""), result("n#t", "Failed", "")},
 			wantLabels: map[string]string{"up": "yes", "down": "yes", "state": "bad"}, wantNotes: map[string]string{"cost": "-10"},
 		},

@@ -48,8 +48,8 @@ func exec(name string) v1alpha1.PodContainerProbe {
 	return p
 }
 
-func tcp(name string, port intstr.IntOrString) v1alpha1.PodContainerProbe {
-	p := v1alpha1.PodContainerProbe{Name: name, ContainerName: "main"}
+func tcp(port intstr.IntOrString) v1alpha1.PodContainerProbe {
+	p := v1alpha1.PodContainerProbe{Name: "t", ContainerName: "main"}
 	p.Probe.TCPSocket = &corev1.TCPSocketAction{Port: port}
 	return p
 }

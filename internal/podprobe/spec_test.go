@@ -103,7 +103,7 @@ func TestAssign(t *testing.T) {
 			want:   []string{"bank/web-0/u9@10.0.0.1: way#a"}, same: true,
 		},
 		"a Pod without a probe that can run is not listed": {
-			marker: marker("way", tcp("t", intstr.FromString("nope"))), pods: []*corev1.Pod{pod("web-0", "u0")}, same: true,
+			marker: marker("way", tcp(intstr.FromString("nope"))), pods: []*corev1.Pod{pod("web-0", "u0")}, same: true,
 		},
 	}
 	for name, tc := range cases {
@@ -149,7 +149,7 @@ func TestPorts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			socket := tcp("t", tc.port)
+			socket := tcp(tc.port)
 			socket.ContainerName = tc.container
 			get := v1alpha1.PodContainerProbe{Name: "h", ContainerName: tc.container}
 			get.Probe.HTTPGet = &corev1.HTTPGetAction{Path: "/", Port: tc.port}
