@@ -154,6 +154,10 @@ func TestAgainstARealServer(t *testing.T) {
 		"a wait ends with the status":                   waitStory,
 		"a user with few permissions gets the sentence": permissionStory(cfg),
 		"image pull makes a job and finds it again":     pullStory,
+		"several images make one list":                  listStory,
+		"a pull comes before the change":                predownloadStory,
+		"containers are restarted with requests":        restartStory,
+		"probes are joined":                             probeStory,
 		"history and why read":                          readStory,
 		"every command drives a StatefulSet":            statefulSetStory,
 		"every command drives a DaemonSet":              daemonSetStory,
@@ -333,29 +337,6 @@ func (s *server) allow(user, role string) {
 	s.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: s.ns},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: r.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
-}
-
-func pullStory(t *testing.T, s *server) {
-	s.must(0, []string{"imagepulljob.apps.kruise.io/pull-web-", "created"}, "image", "pull", "repo/web:4", "--parallelism", "20%")
-	s.must(0, []string{"already active"}, "image", "pull", "repo/web:4", "--parallelism", "20%")
-	s.must(0, []string{"created (server dry run)"}, "image", "pull", "repo/web:5", "--dry-run=server")
-	s.must(2, []string{"use one of --node, --node-selector and --pod-selector"}, "image", "pull", "repo/web:5", "--node", "a", "--pod-selector", "a=b")
-	var jobs v1beta1.ImagePullJobList
-	if err := s.c.List(t.Context(), &jobs, client.InNamespace(s.ns)); err != nil || len(jobs.Items) != 1 {
-		t.Fatalf("%d jobs, %v", len(jobs.Items), err)
-	}
-	j := &jobs.Items[0]
-	if j.Spec.Selector != nil || j.Spec.Parallelism.String() != "20%" || *j.Spec.CompletionPolicy.TTLSecondsAfterFinished != 86400 {
-		t.Errorf("spec is %+v", j.Spec)
-	}
-	s.must(4, []string{"not finished"}, "image", "wait", j.Name, "--timeout", "2s")
-	j.Status = v1beta1.ImagePullJobStatus{Desired: 3, Succeeded: 2, Failed: 1, FailedNodes: []string{"node-2"}, CompletionTime: &metav1.Time{Time: time.Now()}}
-	if err := s.c.Status().Update(t.Context(), j); err != nil {
-		t.Fatal(err)
-	}
-	s.must(3, []string{"2 of 3 nodes succeeded, 1 failed", "node-2"}, "image", "status", j.Name)
-	s.must(0, []string{"pulled on enough nodes"}, "image", "wait", j.Name, "--min-succeeded", "60%")
-	s.must(1, []string{"has finished", "--force"}, "image", "pull", "repo/web:4", "--parallelism", "20%")
 }
 
 func readStory(t *testing.T, s *server) {

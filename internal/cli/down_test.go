@@ -86,3 +86,25 @@ func TestTyposAndWrongKinds(t *testing.T) {
 		}
 	}
 }
+
+// Neither do the commands of images, containers and probes.
+func TestNodeCommandsWithoutACluster(t *testing.T) {
+	for _, line := range []string{
+		"image pull a:1", "image pull a:1 b:1 --parallelism 20%", "image status j", "image status j -w", "image wait j --timeout 1s", "image list -A", "image nodes", "image nodes a:1 --missing",
+		"image retry j", "image cancel j", "image predownload cloneset/web --image a=b:1", "set image cloneset/web a=b:1 --predownload",
+		"container restart p", "container restart cloneset/web", "container restart -l a=b", "container list", "container list p", "container wait r", "container cancel r",
+		"create containerrecreaterequest r --pod p", "rollout restart cloneset/web --method=containers", "probe", "probe p -w", "why crr/r", "why imagepulljob/j",
+	} {
+		t.Run(line, func(t *testing.T) {
+			for want, more := range map[string][]string{
+				"no cluster is configured": nil,
+				"connection refused":       {"--server", "http://127.0.0.1:1"},
+			} {
+				r := alone(t, append(strings.Fields(line), more...)...)
+				if r.code != 1 || !strings.HasPrefix(r.err, "error: cannot ") || !strings.Contains(r.err, want) || strings.Contains(r.err, "internal error") {
+					t.Errorf("with %v: want code 1 and %q, got\n%s", more, want, r)
+				}
+			}
+		})
+	}
+}

@@ -53,12 +53,12 @@ func nodeImage(name string, tasks ...func(*v1beta1.NodeImage)) *v1beta1.NodeImag
 	return ni
 }
 
-// given is the task of a job for repo/web:2 on a node, with what the node says of it.
-func given(job string, phase v1beta1.ImagePullPhase, progress int32, message string) func(*v1beta1.NodeImage) {
+// given is the task of job pull-web for repo/web:2 on a node, with what the node says of it.
+func given(phase v1beta1.ImagePullPhase, progress int32, message string) func(*v1beta1.NodeImage) {
 	return func(ni *v1beta1.NodeImage) {
 		started := &metav1.Time{Time: t0.Add(-2 * time.Minute)}
 		ni.Spec.Images = map[string]v1beta1.ImageSpec{"repo/web": {Tags: []v1beta1.ImageTagSpec{{
-			Tag: "2", CreatedAt: started, OwnerReferences: []corev1.ObjectReference{{UID: types.UID("uid-" + job)}},
+			Tag: "2", CreatedAt: started, OwnerReferences: []corev1.ObjectReference{{UID: "uid-pull-web"}},
 		}}}}
 		if phase == "" {
 			return
@@ -79,10 +79,10 @@ func given(job string, phase v1beta1.ImagePullPhase, progress int32, message str
 func underWay() []client.Object {
 	return []client.Object{
 		imageJob("pull-web", v1beta1.ImagePullJobStatus{Desired: 5, Active: 2, Succeeded: 1, Failed: 1, FailedNodes: []string{"node-1"}}),
-		nodeImage("node-0", given("pull-web", v1beta1.ImagePhaseSucceeded, 100, "")),
-		nodeImage("node-1", given("pull-web", v1beta1.ImagePhaseFailed, 0, "401 unauthorized")),
-		nodeImage("node-2", given("pull-web", v1beta1.ImagePhasePulling, 50, "")),
-		nodeImage("node-3", given("pull-web", "", 0, "")),
+		nodeImage("node-0", given(v1beta1.ImagePhaseSucceeded, 100, "")),
+		nodeImage("node-1", given(v1beta1.ImagePhaseFailed, 0, "401 unauthorized")),
+		nodeImage("node-2", given(v1beta1.ImagePhasePulling, 50, "")),
+		nodeImage("node-3", given("", 0, "")),
 		nodeImage("node-4"),
 	}
 }
@@ -132,6 +132,21 @@ func join(lists ...[]client.Object) []client.Object {
 		all = append(all, l...)
 	}
 	return all
+}
+
+// pulledFor is shop web in the middle of a rollout whose image is pulled beforehand: node-0
+// has it from its agent, node-2 failed.
+func pulledFor(updated int) []client.Object {
+	job := imageJob("web-next", v1beta1.ImagePullJobStatus{Desired: 3, Succeeded: 1, Active: 1, Failed: 1}, func(j *v1beta1.ImagePullJob) {
+		j.Spec.Image = "repo/web:3"
+		j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "uid-web", Controller: new(true)}}
+	})
+	at := func(name string, phase v1beta1.ImagePullPhase) *v1beta1.NodeImage {
+		return nodeImage(name, func(ni *v1beta1.NodeImage) {
+			ni.Status.ImageStatuses = map[string]v1beta1.ImageStatus{"repo/web": {Tags: []v1beta1.ImageTagStatus{{Tag: "3", Phase: phase}}}}
+		})
+	}
+	return join(newShop(updated).objects(), []client.Object{job, at("node-0", v1beta1.ImagePhaseSucceeded), at("node-1", v1beta1.ImagePhasePulling), at("node-2", v1beta1.ImagePhaseFailed)})
 }
 
 // Every case is one command line; its whole output is a golden file.
@@ -210,6 +225,14 @@ func TestImageCommands(t *testing.T) {
 		"predownload-unknown":       {shopNodes, "image predownload clone/web --image nginx=repo/web:4"},
 		"predownload-where":         {shopNodes, "image predownload clone/web --image app=repo/web:4 --nodes=some"},
 		"predownload-no-pods":       {[]client.Object{newShop(10).set}, "image predownload clone/web --image app=repo/web:4"},
+		"status-pulled":             {pulledFor(0), "rollout status clone/web --check"},
+		"status-pulled-json":        {pulledFor(0), "rollout status clone/web --check -o json"},
+		"status-pulled-wide":        {pulledFor(10), "rollout status clone/web -o wide"},
+		"why-pull-job":              {join(underWay(), nodes(5), []client.Object{agent("node-2")}), "why ipj/pull-web"},
+		"why-pull-job-json":         {done(tooLate), "why imagepulljob/pull-web -o json"},
+		"why-pull-job-well":         {done(allGood)[:1], "why imagepulljob/pull-web --fail"},
+		"why-request":               {[]client.Object{runningPod(), crr("r", v1beta1.RecreateRecreating, "", killed("a", v1beta1.RecreateRecreating)), crr("s", v1beta1.RecreatePending, "")}, "why crr/s"},
+		"why-request-mute":          {[]client.Object{crr("r", v1beta1.RecreateCompleted, "daemon has not responded for a long time")}, "why crr/r --fail"},
 		"set-image-predownload-dry": {shopNodes, "set image clone/web app=repo/web:4 --predownload --dry-run=server"},
 		"set-image-min-alone":       {shopNodes, "set image clone/web app=repo/web:4 --min-succeeded 3"},
 	}

@@ -189,7 +189,7 @@ func TestCommandsOnBothKinds(t *testing.T) {
 		"asts-restart-template":      {newDB(6), "rollout restart asts/db --method=template"},
 		"ads-restart":                {newAgent(5), "rollout restart ads/agent"},
 		"ads-restart-pods":           {newAgent(5), "rollout restart ads/agent --method pods"},
-		"ads-restart-containers":     {newAgent(5), "rollout restart ads/agent --method containers"},
+		"ads-restart-containers":     {newAgent(5), "rollout restart ads/agent --method containers --wait --dry-run=client"},
 		"asts-preview-image":         {newDB(6), "rollout preview asts/db --image app=repo/db:3"},
 		"asts-preview-batches": {newDB(6, func(s *v1beta1.StatefulSet) {
 			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(2))
@@ -206,7 +206,7 @@ func TestCommandsOnBothKinds(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.objects...)
-			golden(t, "commands/"+name, "$ kruisectl "+tc.args+"\n"+w.run(strings.Fields(tc.args)...).String())
+			golden(t, "commands/"+name, "$ kruisectl "+tc.args+"\n"+random.ReplaceAllString(w.run(strings.Fields(tc.args)...).String(), "-RANDOM"))
 		})
 	}
 }

@@ -159,6 +159,9 @@ func TestTransportRefusesWritesUnderDryRun(t *testing.T) {
 	if err := c.Patch(t.Context(), cs, patch, client.DryRunAll); err != nil {
 		t.Errorf("a server dry run was refused: %v", err)
 	}
+	if err := c.Delete(t.Context(), newShop(10).set, client.DryRunAll); err != nil {
+		t.Errorf("the dry run of a deletion was refused: %v", err)
+	}
 }
 
 // A write of somebody else between read and patch is neither lost nor overwritten.

@@ -37,13 +37,14 @@ var (
 	// details may be missing: the answer then has less in it.
 	details = []rbacv1.PolicyRule{
 		rule("", "pods", "list watch"), rule("apps", "controllerrevisions", "list"), rule("", "events persistentvolumeclaims", "list"),
+		rule("apps.kruise.io", "imagepulljobs", "list"),
 	}
 )
 
 func with(main rbacv1.PolicyRule, more ...rbacv1.PolicyRule) permissions {
 	return permissions{
 		namespaced: append(append([]rbacv1.PolicyRule{main}, details...), more...),
-		cluster:    []rbacv1.PolicyRule{rule("", "nodes", "list"), rule("storage.k8s.io", "storageclasses", "list")},
+		cluster:    []rbacv1.PolicyRule{rule("", "nodes", "list"), rule("storage.k8s.io", "storageclasses", "list"), rule("apps.kruise.io", "nodeimages", "list")},
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
+	"github.com/kruisectl/kruisectl/internal/rollout/pull"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 	"github.com/kruisectl/kruisectl/internal/rollout/view"
 )
@@ -109,6 +110,11 @@ func TestGoldenFrames(t *testing.T) {
 		"rollout": func(th Theme, s Size) Model { return model(canary(), th, s) },
 		"stalled": func(th Theme, s Size) Model { return model(stuck(), th, s) },
 		"why":     whyFrame,
+		"pulled": func(th Theme, s Size) Model {
+			r := canary()
+			r.Pulls = []pull.Coverage{{Image: "web:2.8.1", Job: "web-7c9f84d-app", Present: 7, Nodes: 10, Failed: 1}}
+			return model(r, th, s)
+		},
 		"help": func(th Theme, s Size) Model {
 			m := model(canary(), th, s)
 			m.stack = append(m.stack, helpScreen{})

@@ -181,6 +181,16 @@ func (rolloutScreen) summary(f *frame, s scene) {
 	}
 	f.line(" " + revisions(r))
 	f.line(progress(s))
+	for _, p := range r.Pulls {
+		state := look.Progressing
+		switch {
+		case p.Present == p.Nodes:
+			state = look.OK
+		case p.Failed > 0:
+			state = look.Failed
+		}
+		f.line(" pulled   " + s.theme.bar(p.Present, p.Nodes, max(10, min(32, s.size.Width-60))) + "  " + s.theme.state[state].Render(p.String()))
+	}
 	f.line(" " + nextLine(r))
 }
 

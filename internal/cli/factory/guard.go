@@ -3,8 +3,10 @@
 package factory
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -35,8 +37,24 @@ func changes(r *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	}
-	if r.URL.Query().Get("dryRun") == "All" {
+	if r.URL.Query().Get("dryRun") == "All" || r.Method == http.MethodDelete && dryDelete(r) {
 		return false
 	}
 	return !strings.Contains(r.URL.Path, "/apis/authorization.k8s.io/")
+}
+
+// dryDelete reads the options of a deletion, which are in its body and not in the query.
+func dryDelete(r *http.Request) bool {
+	if r.GetBody == nil {
+		return false
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	var options struct {
+		DryRun []string `json:"dryRun"`
+	}
+	return json.NewDecoder(body).Decode(&options) == nil && slices.Equal(options.DryRun, []string{"All"})
 }

@@ -33,16 +33,13 @@ func resolve(ctx context.Context, f *factory.Factory, command string, mutates bo
 	}
 	var jobs []target.Object
 	for _, a := range args {
-		typ, name, typed := strings.Cut(a, "/")
-		kinds := jobKinds
-		if typed {
+		kinds, name := jobKinds, a
+		if strings.Contains(a, "/") {
 			names, err := object.Names(f, v, []string{a}, nil)
 			if err != nil {
 				return nil, err
 			}
 			kinds, name = names[0].Kinds, names[0].Name
-		} else {
-			name = typ
 		}
 		o, err := resolveOne(ctx, f, v, kinds, name)
 		if err != nil {
@@ -79,8 +76,6 @@ type reading struct {
 	// last, if anything.
 	gone bool
 }
-
-func (r reading) seen() bool { return r.status != nil || r.list != nil }
 
 func (r reading) verdict() pull.Verdict {
 	switch {

@@ -47,8 +47,6 @@ type predownload struct {
 	job   jobFlags
 	opts  apply.Options
 	force bool
-	// hint is what to repeat when nodes failed.
-	hint string
 }
 
 // predownloadOptions is one run of `image predownload`.

@@ -23,6 +23,19 @@ func (o *statusOptions) printLine(e end, format out.Format) {
 	}
 	style := o.f.OutStyle()
 	fmt.Fprintf(o.f.Out, "%s: %s\n", e.w.Object, style.Paint(look.Of(e.r.Result.Verdict), o.sentence(e)))
+	for _, p := range e.r.Pulls {
+		if format.Name != "wide" && (p.Present == p.Nodes || e.code == out.CodeOK) {
+			continue
+		}
+		state := out.Progressing
+		switch {
+		case p.Present == p.Nodes:
+			state = out.OK
+		case p.Failed > 0:
+			state = out.Failed
+		}
+		fmt.Fprintf(o.f.Out, "  %s (job %s)\n", style.Paint(state, p.String()), p.Job)
+	}
 	blockers := e.r.Result.Blockers
 	if e.timedOut {
 		blockers = append(blockers, firstBlockers(e.r)...)

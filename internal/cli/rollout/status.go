@@ -68,7 +68,7 @@ func newStatus(f *factory.Factory) *cobra.Command {
 	out.Group(fs, "Wait", "watch", "check")
 	o.files.AddTo(fs, "follow")
 	o.sel.AddTo(fs, true)
-	o.output.AddTo(fs, "name", "jsonl")
+	o.output.AddTo(fs, "wide", "name", "jsonl")
 	return cmd
 }
 

@@ -80,7 +80,7 @@ func (o *watchOptions) run(ctx context.Context, args []string) error {
 	}
 	live := follow.New(ctx, c, ws[0], follow.Options{
 		Context: f.ContextName(), Clock: f.Clock, Program: f.Name(),
-		Want:  fetch.Want{Pods: true, Revisions: true, Events: true, Gates: true},
+		Want:  fetch.Want{Pods: true, Revisions: true, Events: true, Gates: true, Images: true},
 		Write: apply.Options{DryRun: apply.DryRunNone, FieldManager: factory.FieldManager},
 	})
 	defer live.Close()

@@ -74,7 +74,7 @@ func (w *watcher) follow(ctx context.Context) end {
 	if err != nil {
 		return end{err: err, code: out.CodeError}
 	}
-	want := fetch.Want{Pods: true, Revisions: true, Events: true, Gates: true}
+	want := fetch.Want{Pods: true, Revisions: true, Events: true, Gates: true, Images: true}
 	if !w.o.watch || w.o.check {
 		return w.once(ctx, want)
 	}
@@ -241,6 +241,11 @@ func progressText(w adapter.Workload, r view.Rollout, introduce bool) string {
 		if f.Updated == f.UpdatedAvailable {
 			text = fmt.Sprintf("%d of %d updated and available", f.Updated, f.Partition.Target)
 		}
+		for _, p := range r.Pulls {
+			if p.Present < p.Nodes {
+				text += ", " + p.String()
+			}
+		}
 		if r.Remaining > 0 {
 			text += ", about " + out.Age(r.Remaining) + " left"
 		}
@@ -387,6 +392,9 @@ func (e end) document(f *factory.Factory) map[string]any {
 	doc["paused"] = fa.Paused
 	doc["counts"] = countsOf(fa)
 	doc["blockers"] = e.r.Result.Blockers
+	if len(e.r.Pulls) > 0 {
+		doc["images"] = e.r.Pulls
+	}
 	doc["exitCode"] = e.code
 	doc["timedOut"] = e.timedOut
 	doc["hidden"] = append([]string{}, e.r.Hidden...)

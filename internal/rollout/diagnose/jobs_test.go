@@ -3,7 +3,6 @@
 package diagnose
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -197,7 +196,7 @@ func TestJobCodesHaveNames(t *testing.T) {
 	for _, names := range []map[string]string{podNames, workloadNames, pullNames, recreateNames} {
 		for code, name := range names {
 			if name == "" || seen[code] {
-				t.Error(fmt.Sprintf("code %s has the name %q, or is used twice", code, name))
+				t.Errorf("code %s has the name %q, or is used twice", code, name)
 			}
 			seen[code] = true
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/podready"
+	"github.com/kruisectl/kruisectl/internal/restart"
 	"github.com/kruisectl/kruisectl/internal/revision"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
@@ -25,7 +26,7 @@ var podNames = map[string]string{
 	"P05": "HookPreparingDelete", "P06": "HookPreparingNormal", "P07": "Grace", "P08": "ImageNotReplaced",
 	"P09": "SameDigest", "P10": "NoRuntimeMeta", "P11": "EnvHash", "P12": "NextBatch", "P13": "OnlyResourcesLeft",
 	"P14": "Resize", "P15": "ReadinessGate", "P16": "KruisePodReady", "P17": "ContainersNotReady",
-	"P18": "LaunchBarrier", "P21": "SpecifiedDelete", "P22": "Unscheduled", "P23": "NodeDown", "P25": "Protection",
+	"P18": "LaunchBarrier", "P20": "CRRActive", "P21": "SpecifiedDelete", "P22": "Unscheduled", "P23": "NodeDown", "P25": "Protection",
 }
 
 // podCase is one Pod under examination. Each rule is a method that adds its findings.
@@ -47,7 +48,7 @@ func Pod(s Snapshot, p *corev1.Pod, now time.Time) Report {
 	}
 	for _, rule := range []func(){
 		c.terminating, c.oldRevision, c.hooks, c.specifiedDelete, c.unscheduled, c.nodeDown,
-		c.inPlaceUpdate, c.readinessGates, c.kruisePodReady, c.containers, c.launchBarrier, c.protection,
+		c.inPlaceUpdate, c.readinessGates, c.kruisePodReady, c.containers, c.launchBarrier, c.recreating, c.protection,
 	} {
 		rule()
 	}
@@ -314,6 +315,24 @@ func (c *podCase) kruisePodReady() {
 			who = "lifecycle hook " + h.Key + " (markPodNotReady)"
 		}
 		c.add("P16", verdict.Cause, cond.LastTransitionTime.Time, "", "kept not ready by "+who, "userAgent", h.UserAgent, "key", h.Key)
+	}
+}
+
+// recreating: requests restart containers of the Pod, one after the other.
+func (c *podCase) recreating() {
+	for i, name := range restart.Active(c.p, c.s.Requests) {
+		at := slices.IndexFunc(c.s.Requests, func(r v1beta1.ContainerRecreateRequest) bool { return r.Name == name })
+		crr := &c.s.Requests[at]
+		st := restart.Of(crr, c.p)
+		text := "request " + name + " restarts containers: " + st.Message
+		if i > 0 {
+			text = "request " + name + " waits for those before it"
+		}
+		if d := crr.Spec.ActiveDeadlineSeconds; d != nil {
+			left := crr.CreationTimestamp.Add(time.Duration(*d) * time.Second).Sub(c.now)
+			text += fmt.Sprintf("; %s until its deadline", ago(max(0, left)))
+		}
+		c.add("P20", verdict.Cause, crr.CreationTimestamp.Time, "why containerrecreaterequest/"+name, text, "request", name, "phase", string(crr.Status.Phase))
 	}
 }
 

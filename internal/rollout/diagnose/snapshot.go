@@ -44,7 +44,9 @@ type Snapshot struct {
 	StorageClasses map[string]*storagev1.StorageClass
 	// NodeImages by node name, as far as they could be read.
 	NodeImages map[string]*v1beta1.NodeImage
-	// Jobs are the image pre-pull jobs of the workload.
+	// Requests are the restarts of containers in its namespace.
+	Requests []v1beta1.ContainerRecreateRequest
+	// Jobs are the image pre-pull jobs of the workload, and those that people started for it.
 	Jobs []v1beta1.ImagePullJob
 	// Daemons are the node agents' Pods by node; nil when they could not be listed.
 	Daemons map[string]*corev1.Pod

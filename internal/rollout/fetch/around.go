@@ -20,6 +20,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 	"github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
+	"github.com/kruisectl/kruisectl/internal/rollout/pull"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
 )
 
@@ -68,6 +69,7 @@ func (r *reader) nodes() {
 	r.daemons()
 	r.manager()
 	r.jobs()
+	r.requests()
 }
 
 // unreadable is hidden for a single object, which may as well not exist.
@@ -142,14 +144,44 @@ func (r *reader) planned() {
 
 func (r *reader) jobs() {
 	var l v1beta1.ImagePullJobList
-	uid := r.s.Workload.Live.GetUID()
+	live := r.s.Workload.Live
+	uid, asked := live.GetUID(), pull.PredownloadFor(r.s.Workload.Kind.Kind, live.GetName())
 	_ = r.list(&l, func() {
 		for _, j := range l.Items {
-			if ref := metav1.GetControllerOf(&j); ref != nil && ref.UID == uid {
+			ref := metav1.GetControllerOf(&j)
+			if ref != nil && ref.UID == uid || ref == nil && j.Labels[pull.PredownloadForLabel] == asked {
 				r.s.Jobs = append(r.s.Jobs, j)
 			}
 		}
 	}, client.InNamespace(r.ns))
+}
+
+// requests are the restarts of containers in the namespace.
+func (r *reader) requests() {
+	if r.err != nil {
+		return
+	}
+	// Where they are hidden or not served, a Pod has just one finding less.
+	if all, err := List[v1beta1.ContainerRecreateRequest](r.ctx, r.c, target.ContainerRecreateRequest, client.InNamespace(r.ns)); err == nil {
+		r.s.Requests = all
+	}
+}
+
+// images reads the jobs that pull beforehand and, where there is one, what the nodes have.
+// It is a detail of a rollout: where it is hidden, nothing is said of it.
+func (r *reader) images() {
+	r.jobs()
+	if len(r.s.Jobs) == 0 || r.err != nil {
+		return
+	}
+	all, err := List[v1beta1.NodeImage](r.ctx, r.c, target.NodeImage)
+	if err != nil {
+		return
+	}
+	r.s.NodeImages = map[string]*v1beta1.NodeImage{}
+	for i := range all {
+		r.s.NodeImages[all[i].Name] = &all[i]
+	}
 }
 
 // NodeAgents are the Pods of the node agents.

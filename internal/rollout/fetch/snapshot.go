@@ -26,6 +26,8 @@ type Want struct {
 	// and what the planner of the kind looks at: nodes for a DaemonSet, claims for a
 	// StatefulSet.
 	Gates bool
+	// Images reads how far the images that are pulled beforehand have come.
+	Images bool
 	// Nodes adds nodes, node images, node agents and the manager: what `why` looks at.
 	Nodes bool
 }
@@ -61,6 +63,8 @@ func Snapshot(ctx context.Context, c client.Client, w adapter.Workload, want Wan
 	}
 	if want.Nodes {
 		r.nodes()
+	} else if want.Images {
+		r.images()
 	}
 	diagnose.Refine(&s)
 	return s, r.err

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
 	"github.com/kruisectl/kruisectl/internal/rollout/fetch"
+	"github.com/kruisectl/kruisectl/internal/rollout/pull"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 	"github.com/kruisectl/kruisectl/internal/rollout/view"
 )
@@ -52,6 +54,8 @@ type Live struct {
 	uid  types.UID
 	lost time.Time
 	gone bool
+	// looked is when the next look at images was asked for last.
+	looked time.Time
 }
 
 var _ view.Source = (*Live)(nil)
@@ -96,7 +100,9 @@ func (l *Live) Step(ctx context.Context) (view.Rollout, diagnose.Snapshot, error
 		switch {
 		case err == nil:
 			l.setLost(time.Time{})
-			return view.Of(s, l.o.Context, l.o.Clock.Now()), s, nil
+			r := view.Of(s, l.o.Context, l.o.Clock.Now())
+			l.soon(ctx, r)
+			return r, s, nil
 		case errors.Is(err, errGone):
 			l.gone = true
 			return l.goneView(), s, nil
@@ -111,6 +117,18 @@ func (l *Live) Step(ctx context.Context) (view.Rollout, diagnose.Snapshot, error
 		}
 		backoff = min(2*backoff, lastBackoff)
 		l.Signal()
+	}
+}
+
+// pullsEvery is how often images on their way to nodes are looked at: no watch tells of them.
+const pullsEvery = 5 * time.Second
+
+// soon makes Step look again while images are on their way.
+func (l *Live) soon(ctx context.Context, r view.Rollout) {
+	under := slices.ContainsFunc(r.Pulls, func(c pull.Coverage) bool { return !c.Done })
+	if now := l.o.Clock.Now(); under && now.Sub(l.looked) >= pullsEvery {
+		l.looked = now
+		l.After(ctx, pullsEvery)
 	}
 }
 

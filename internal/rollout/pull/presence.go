@@ -4,6 +4,7 @@ package pull
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -107,4 +108,54 @@ func Missing(list []Presence, wanted []string) []string {
 		}
 	}
 	return names
+}
+
+// Coverage is how far an image has come to the nodes of a workload.
+type Coverage struct {
+	Image string `json:"image"`
+	// Job is the job that pulls it beforehand.
+	Job string `json:"job"`
+	// Present of Nodes have it.
+	Present int `json:"present"`
+	Nodes   int `json:"nodes"`
+	// Failed are nodes where the pull failed.
+	Failed int `json:"failed"`
+	// Done: the job has ended.
+	Done bool `json:"done"`
+}
+
+// Cover counts on which of nodes an image is: where a node agent has it, or a Pod runs it
+// already.
+func Cover(job *v1beta1.ImagePullJob, nodes []string, agents map[string]*v1beta1.NodeImage, running map[string]bool) Coverage {
+	c := Coverage{Image: job.Spec.Image, Job: job.Name, Nodes: len(nodes), Done: job.Status.CompletionTime != nil}
+	ref, err := imageref.Parse(job.Spec.Image)
+	if err != nil {
+		return c
+	}
+	for _, n := range nodes {
+		state := ""
+		if ni := agents[n]; ni != nil {
+			for _, t := range ni.Status.ImageStatuses[ref.Name].Tags {
+				if t.Tag == ref.Tag {
+					state = string(t.Phase)
+				}
+			}
+		}
+		switch {
+		case running[n] || state == string(v1beta1.ImagePhaseSucceeded):
+			c.Present++
+		case state == string(v1beta1.ImagePhaseFailed):
+			c.Failed++
+		}
+	}
+	return c
+}
+
+// String is "image web:2 on 7 of 10 nodes", with the failures.
+func (c Coverage) String() string {
+	text := fmt.Sprintf("image %s on %d of %d nodes", c.Image, c.Present, c.Nodes)
+	if c.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", c.Failed)
+	}
+	return text
 }

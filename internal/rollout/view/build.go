@@ -16,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/imageref"
 	"github.com/kruisectl/kruisectl/internal/revision"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
+	"github.com/kruisectl/kruisectl/internal/rollout/pull"
 	"github.com/kruisectl/kruisectl/internal/rollout/target"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
@@ -59,7 +61,60 @@ func Of(s diagnose.Snapshot, kubeContext string, now time.Time) Rollout {
 		r.Progress = 100
 	}
 	r.Remaining = remaining(r)
+	r.Pulls = pulls(s)
 	return r
+}
+
+// pulls counts, for each image of the live template that a job pulls, the nodes of the Pods
+// that have it. Without NodeImages nothing is known.
+func pulls(s diagnose.Snapshot) []pull.Coverage {
+	t, err := s.Workload.Template()
+	if err != nil || s.NodeImages == nil {
+		return nil
+	}
+	wanted := map[string]bool{}
+	for _, c := range slices.Concat(t.Spec.Containers, t.Spec.InitContainers) {
+		wanted[c.Image] = true
+	}
+	var pods []corev1.Pod
+	for _, p := range s.Pods {
+		pods = append(pods, *p)
+	}
+	nodes := pull.NodesOf(pods)
+	var list []pull.Coverage
+	for i := range s.Jobs {
+		job := &s.Jobs[i]
+		if !wanted[job.Spec.Image] || len(nodes) == 0 {
+			continue
+		}
+		wanted[job.Spec.Image] = false // one line for each image
+		list = append(list, pull.Cover(job, nodes, s.NodeImages, runs(job.Spec.Image, s.Pods)))
+	}
+	return list
+}
+
+// runs are the nodes with a Pod that runs the image.
+func runs(image string, pods []*corev1.Pod) map[string]bool {
+	want, err := imageref.Parse(image)
+	if err != nil {
+		return nil
+	}
+	nodes := map[string]bool{}
+	for _, p := range pods {
+		for _, c := range p.Spec.Containers {
+			if c.Image != image {
+				continue
+			}
+			for _, st := range p.Status.ContainerStatuses {
+				// The runtime may spell the image out, or name it by its ID after an update in place.
+				got, err := imageref.Parse(st.Image)
+				if st.Name == c.Name && st.State.Running != nil && err == nil && got == want {
+					nodes[p.Spec.NodeName] = true
+				}
+			}
+		}
+	}
+	return nodes
 }
 
 func (r *Rollout) revisions(s diagnose.Snapshot) {

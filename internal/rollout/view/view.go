@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
+	"github.com/kruisectl/kruisectl/internal/rollout/pull"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
 
@@ -36,6 +37,8 @@ type Rollout struct {
 	Events []Event
 	// Hidden are details the user may not read, e.g. "cannot list pods".
 	Hidden []string
+	// Pulls are the images that are pulled beforehand, and on how many nodes they are.
+	Pulls []pull.Coverage
 	// Started is when the present rollout began, as far as Pods tell; zero when unknown.
 	Started time.Time
 	// At is when it was read.
