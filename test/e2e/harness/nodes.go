@@ -107,8 +107,8 @@ func (e *Env) StartRuntime(node string) {
 func (e *Env) Agent(node string) *corev1.Pod {
 	e.T.Helper()
 	list := &corev1.PodList{}
-	e.read("the node agents", func() error {
-		return e.Client.List(e.Background(), list, client.InNamespace(SystemNamespace), client.MatchingLabels{"control-plane": "daemon"})
+	e.EventuallyIn(e.Background(), "reading the node agents", Short, func() string { // also in clean-up
+		return found(e.Client.List(e.Background(), list, client.InNamespace(SystemNamespace), client.MatchingLabels{"control-plane": "daemon"}))
 	})
 	for i := range list.Items {
 		if list.Items[i].Spec.NodeName == node && list.Items[i].DeletionTimestamp == nil {
@@ -119,7 +119,8 @@ func (e *Env) Agent(node string) *corev1.Pod {
 }
 
 // CrashAgent kills the process of the node agent, as an out-of-memory kill does; the
-// kubelet starts it again in the same Pod. It returns at once; see WaitAgent.
+// kubelet starts it again in the same Pod. It returns at once; see WaitAgent. When the test
+// ends the Pod is replaced: the kubelet takes longer for each further restart of the same one.
 func (e *Env) CrashAgent(node string) {
 	e.T.Helper()
 	pod := e.Agent(node)
@@ -130,6 +131,23 @@ func (e *Env) CrashAgent(node string) {
 	pid := strings.TrimSpace(e.Cluster("exec", node, "--", "crictl", "inspect", "-o", "go-template", "--template", "{{.info.pid}}", id))
 	e.Cluster("exec", node, "--", "kill", "-9", pid)
 	e.T.Logf("fault: killed process %s of %s on %s", pid, pod.Name, node)
+	e.T.Cleanup(func() { e.ReplaceAgent(node) })
+}
+
+// ReplaceAgent deletes the Pod of the node agent and waits for another one that is ready.
+func (e *Env) ReplaceAgent(node string) {
+	e.T.Helper()
+	pod := e.Agent(node)
+	if pod != nil {
+		require.NoError(e.T, client.IgnoreNotFound(e.Client.Delete(e.Background(), pod)))
+	}
+	e.EventuallyIn(e.Background(), "another agent on "+node, Long, func() string {
+		next := e.Agent(node)
+		if next == nil || (pod != nil && next.UID == pod.UID) || !Ready(next) {
+			return "not yet"
+		}
+		return ""
+	})
 }
 
 // WaitAgent waits until the agent of the node has restarted more often than before and is ready.
