@@ -104,11 +104,11 @@ func (p *proxy) written() []string {
 	return slices.DeleteFunc(slices.Clone(p.writes), func(w string) bool { return strings.HasSuffix(w, "/events") })
 }
 
-// requests counts all requests so far.
-func (p *proxy) requests() (reads, writes int) {
+// readings counts the reads so far, watches included when they begin.
+func (p *proxy) readings() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.reads, len(p.writes)
+	return p.reads
 }
 
 // kubeconfig writes a file for who speaks to the proxy.

@@ -54,9 +54,9 @@ type Plan struct {
 // Restart is one container to stop, so that the kubelet starts it anew.
 type Restart struct {
 	ID, Name string
-	// Expected is the hash that its environment should have.
-	Expected uint64
-	Delay    time.Duration
+	// Recorded is the hash of its environment, Expected the one that it should have.
+	Recorded, Expected uint64
+	Delay              time.Duration
 }
 
 // Decide compares what runs with what the Pod says (inplace-update.md 9.3).
@@ -154,7 +154,7 @@ func (p *Plan) restart(pod *corev1.Pod, spec *corev1.Container, c *cri.Container
 	if !runtimehash.PlainFits(hashes.PlainHash, spec) {
 		delay = kubeletDelay + graceOf(c)
 	}
-	p.Restart = append(p.Restart, Restart{ID: c.ID, Name: spec.Name, Expected: expected, Delay: delay})
+	p.Restart = append(p.Restart, Restart{ID: c.ID, Name: spec.Name, Recorded: hashes.ExtractedEnvFromMetadataHash, Expected: expected, Delay: delay})
 }
 
 // graceOf is how long the kubelet may take to stop a container: a second stop meanwhile would
@@ -164,6 +164,25 @@ func graceOf(c *cri.Container) time.Duration {
 		return time.Duration(n) * time.Second
 	}
 	return defaultGrace
+}
+
+// fitting lists the containers whose environment is what the Pod asks for. meta is what was
+// found out about them; nil is what the Pod's annotation says.
+func fitting(pod *corev1.Pod, meta *runtimehash.ContainersMeta) []string {
+	if meta == nil {
+		var err error
+		if meta, err = runtimehash.FromObject(pod); err != nil || meta == nil {
+			return nil
+		}
+	}
+	var names []string
+	for _, record := range meta.Containers {
+		spec := specOf(pod, record.Name)
+		if spec != nil && record.Hashes.ExtractedEnvFromMetadataHash == runtimehash.ExpectedEnv(spec, pod) {
+			names = append(names, record.Name)
+		}
+	}
+	return names
 }
 
 // Verdict is what becomes of a restart when it is due.

@@ -120,11 +120,11 @@ func TestDecide(t *testing.T) {
 		},
 		"during an in-place update it restarts the container": {
 			Snapshot{Pod: newPod().env().annotation("test-env", "bar").annotation(metaKey, meta("c1", fooHash).JSON()).updating("False").obj, Containers: []cri.Container{running("c1", nginxHex)}, TrackEnv: true},
-			Plan{Restart: []Restart{{ID: "c1", Name: "main", Expected: expectedBar, Delay: 3 * time.Second}}},
+			Plan{Restart: []Restart{{ID: "c1", Name: "main", Recorded: fooHash, Expected: expectedBar, Delay: 3 * time.Second}}},
 		},
 		"a container that the kubelet is about to replace gets more time": {
 			Snapshot{Pod: newPod().env().annotation("test-env", "bar").annotation(metaKey, meta("c1", fooHash).JSON()).updating("False").with(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "nginx:1.26" }).obj, Containers: []cri.Container{running("c1", nginxHex)}, TrackEnv: true},
-			Plan{Restart: []Restart{{ID: "c1", Name: "main", Expected: expectedBar, Delay: 40 * time.Second}}},
+			Plan{Restart: []Restart{{ID: "c1", Name: "main", Recorded: fooHash, Expected: expectedBar, Delay: 40 * time.Second}}},
 		},
 		"an environment that is right restarts nothing": {
 			Snapshot{Pod: newPod().env().annotation(metaKey, meta("c1", fooHash).JSON()).updating("False").obj, Containers: []cri.Container{running("c1", nginxHex)}, TrackEnv: true},

@@ -218,6 +218,9 @@ func (r *Reporter) report(ctx context.Context, key types.NamespacedName) error {
 			return err
 		}
 	}
+	for _, name := range fitting(pod, plan.Meta) {
+		r.forget(pod.UID, name)
+	}
 	for _, restart := range plan.Restart {
 		r.scheduleRestart(ctx, pod, scheme, restart)
 	}

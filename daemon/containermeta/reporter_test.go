@@ -38,6 +38,7 @@ type node struct {
 	env      map[string]string // of containers that start; nil: the runtime does not tell
 	exec     map[string]fakecri.ExecScript
 	started  int
+	stopped  int // containers that exited because they were asked to
 }
 
 func (n *node) ByName(name string) (cri.Runtime, bool) { return n.runtime, name == "containerd" }
@@ -112,7 +113,7 @@ func (n *node) record() string {
 
 func run(t *testing.T, pod podBuilder, check func(t *testing.T, n *node)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{pod: pod.obj, runtime: fakecri.New("containerd"), events: record.NewFakeRecorder(100), exec: map[string]fakecri.ExecScript{"bye": {}}}
+		n := &node{pod: pod.obj, runtime: fakecri.New("containerd"), events: record.NewFakeRecorder(1000), exec: map[string]fakecri.ExecScript{"bye": {}}}
 		n.pod.ResourceVersion = "1"
 		n.reporter = New(Options{Store: n, Runtimes: n, Events: n.events, TrackEnv: true})
 		ctx, cancel := context.WithCancel(t.Context())

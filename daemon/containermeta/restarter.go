@@ -37,39 +37,51 @@ type target struct {
 
 // attempt is the last restart of a container.
 type attempt struct {
-	id       string
-	expected uint64
+	Restart
+	stopped bool // it has taken place
 }
 
 func restartKey(uid types.UID, container string) string { return string(uid) + "/" + container }
 
-// scheduleRestart queues a restart, once per container instance and once per environment: a
-// hash that cannot match must not restart a container again and again.
+// scheduleRestart queues a restart, once per container instance. One that has taken place and
+// has changed nothing is not repeated: a hash that cannot match must not restart a container
+// again and again.
 func (r *Reporter) scheduleRestart(ctx context.Context, pod *corev1.Pod, runtime string, restart Restart) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := restartKey(pod.UID, restart.Name)
-	last, before := r.restarts[key]
-	if last == (attempt{id: restart.ID, expected: restart.Expected}) {
+	last := r.restarts[key]
+	switch {
+	case last.ID == restart.ID && last.Expected == restart.Expected:
 		return
-	}
-	if before && last.expected == restart.Expected {
+	case last.stopped && last.Expected == restart.Expected && last.Recorded == restart.Recorded:
 		klog.FromContext(ctx).Info("Leaving a container alone that was restarted and still lacks the environment its Pod asks for",
 			"pod", keyOf(pod), "container", restart.Name)
-		// Said once; the environment it has had one restart for stays noted.
-		r.restarts[key] = attempt{id: restart.ID, expected: restart.Expected}
+		r.restarts[key] = attempt{Restart: restart, stopped: true} // said once
 		return
 	}
-	r.restarts[key] = attempt{id: restart.ID, expected: restart.Expected}
+	r.restarts[key] = attempt{Restart: restart}
 	waited := restart.Delay > restartDelay
 	r.kills.AddAfter(target{pod: keyOf(pod), uid: pod.UID, runtime: runtime, id: restart.ID, container: restart.Name, waited: waited}, restart.Delay)
 }
 
-// forget makes room for another restart of a container.
-func (r *Reporter) forget(t target) {
+// stopped notes that a restart has taken place.
+func (r *Reporter) stopped(t target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.restarts, restartKey(t.uid, t.container))
+	key := restartKey(t.uid, t.container)
+	if last, ok := r.restarts[key]; ok && last.ID == t.id {
+		last.stopped = true
+		r.restarts[key] = last
+	}
+}
+
+// forget makes room for another restart of a container: the last one has led to what it was
+// for, or is not needed any more.
+func (r *Reporter) forget(uid types.UID, container string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.restarts, restartKey(uid, container))
 }
 
 // kill stops a container if it still runs and still needs it.
@@ -94,7 +106,7 @@ func (r *Reporter) kill(ctx context.Context, t target) error {
 	}
 	switch verdict := Due(pod, t.container, t.runtime+"://"+t.id); {
 	case verdict == Drop:
-		r.forget(t)
+		r.forget(t.uid, t.container)
 		return nil
 	case verdict == Wait && !t.waited:
 		t.waited = true
@@ -112,6 +124,7 @@ func (r *Reporter) stop(ctx context.Context, runtime cri.Runtime, t target, pod 
 	}
 	klog.FromContext(ctx).Info("Restarting a container for its environment", "pod", t.pod, "container", t.container, "id", t.id)
 	r.o.Events.Eventf(object, corev1.EventTypeNormal, EventKilling, "Stopping container %s: its environment from metadata changed", t.container)
+	r.stopped(t)
 	options, hookErr := cri.AnnotatedKill(status)
 	options.PodIP = pod.Status.PodIP
 	runErr, err := cri.Kill(ctx, runtime, status, options)

@@ -82,7 +82,7 @@ func observer(observe func(Call)) grpc.UnaryClientInterceptor {
 			observe(Call{Method: path.Base(method), Code: status.Code(err).String(), Took: time.Since(started)})
 		}
 		if away(err, trailer) || status.Code(err) == codes.Canceled && ctx.Err() == nil {
-			return &callError{text: err.Error(), err: errors.Join(ErrUnavailable, err)}
+			return &callError{text: status.Convert(err).Message(), err: errors.Join(ErrUnavailable, err)}
 		}
 		return err
 	}

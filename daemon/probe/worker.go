@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -198,7 +199,7 @@ func (w *worker) probe(ctx context.Context, task Task, rt cri.Runtime, id string
 }
 
 // command turns the end of a command into a result. What the runtime could not do says
-// nothing about the container.
+// nothing about the container; that the container has no such program does.
 func command(stdout []byte, err error, timeout time.Duration) (Result, error) {
 	var exit *cri.ExitError
 	switch {
@@ -209,7 +210,28 @@ func command(stdout []byte, err error, timeout time.Duration) (Result, error) {
 	case errors.Is(err, cri.ErrTimedOut):
 		return failed("%v after %s", cri.ErrTimedOut, timeout), nil
 	}
+	if reason, ok := noProgram(err); ok {
+		return failed("%s", reason), nil
+	}
 	return Result{}, err
+}
+
+// startErrors are the words of runc and crun for a program that a container does not have, or
+// cannot run. CRI has no code for it: it is an error of the call and not an exit code.
+var startErrors = []string{"unable to start container process: exec: ", "executable file ", "exec format error"}
+
+// noProgram says whether err is that the command could not be started, and in which words.
+func noProgram(err error) (string, bool) {
+	if errors.Is(err, cri.ErrUnavailable) {
+		return "", false
+	}
+	text := err.Error()
+	for _, words := range startErrors {
+		if i := strings.Index(text, words); i >= 0 {
+			return strings.TrimPrefix(text[i:], "unable to start container process: "), true
+		}
+	}
+	return "", false
 }
 
 // kindOf is the label of metrics.

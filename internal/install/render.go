@@ -172,7 +172,7 @@ func (b *build) components() []string {
 	podWebhook := b.gates.Enabled(features.PodWebhook)
 	add("e2e", v.Profile == ProfileE2E)
 	add("aks", v.Webhooks.AKSIntegration)
-	add("all-pods", podWebhook && b.gates.Enabled(features.KruisePodReadinessGate))
+	add("all-pods", podWebhook && (b.gates.Enabled(features.KruisePodReadinessGate) || b.gates.Enabled(features.EnablePodProbeMarkerOnServerless)))
 	add("no-pod-webhook", !podWebhook)
 	add("no-daemon", !b.gates.Enabled(features.KruiseDaemon))
 	add("external-certs", b.gates.Enabled(features.EnableExternalCerts))

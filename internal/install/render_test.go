@@ -294,7 +294,14 @@ func TestValuesChangeOnlyTheirFields(t *testing.T) {
 }
 
 func TestPodsOfOthersFailOpen(t *testing.T) {
-	m := render(t, defaults(t, ProfileDefault, "featureGates=KruisePodReadinessGate=true", "webhookConfiguration.excludeNamespaces={ci}"))
+	for _, gate := range []string{"KruisePodReadinessGate", "EnablePodProbeMarkerOnServerless"} {
+		t.Run(gate, func(t *testing.T) { podsOfOthersFailOpen(t, gate) })
+	}
+}
+
+func podsOfOthersFailOpen(t *testing.T, gate string) {
+	t.Helper()
+	m := render(t, defaults(t, ProfileDefault, "featureGates="+gate+"=true", "webhookConfiguration.excludeNamespaces={ci}"))
 	hooks := map[string]map[string]any{}
 	list, _, _ := unstructured.NestedSlice(find(m, named(gvkMutating, mutatingName)).Object, "webhooks")
 	for _, h := range list {

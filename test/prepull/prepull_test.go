@@ -26,7 +26,7 @@ import (
 // report satisfies a new task; and once all is quiet every job is where it should be and
 // nothing is left behind of those that are gone.
 func TestImagesArePulledThroughChaos(t *testing.T) {
-	property.Many(t, 400, func(t *rapid.T) {
+	property.Many(t, 200, func(t *rapid.T) {
 		w := newWorld(t)
 		for range rapid.IntRange(1, 5).Draw(t, "nodes") {
 			w.addNode()

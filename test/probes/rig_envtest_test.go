@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -121,7 +120,7 @@ func (n *node) startAgent(t *testing.T) {
 
 type store struct {
 	node     string
-	client   *gentype.ClientWithList[*v1alpha1.NodePodProbe, *v1alpha1.NodePodProbeList]
+	client   *kube.Typed[*v1alpha1.NodePodProbe, *v1alpha1.NodePodProbeList]
 	informer cache.SharedIndexInformer
 }
 

@@ -30,7 +30,7 @@ const (
 	cost    = "controller.kubernetes.io/pod-deletion-cost"
 )
 
-var probed = map[string]string{"app": "probe"}
+var matching = map[string]string{"app": "probe"}
 
 // The scenarios of podprobe.md 10, and the tests that it asks for besides.
 func TestScenarios(t *testing.T) {
@@ -68,7 +68,7 @@ func TestScenarios(t *testing.T) {
 func scenarioExec(t *testing.T, r *rig) {
 	ns := r.namespace(t, "exec")
 	for i := range r.nodes {
-		r.pod(t, ns, fmt.Sprintf("stateful-test-%d", i), i, probed)
+		r.pod(t, ns, fmt.Sprintf("stateful-test-%d", i), i, matching)
 	}
 	r.answer("/bin/sh -c ls /", fakecri.ExecScript{Stdout: "bin etc"})
 	r.answer("ps -ef", fakecri.ExecScript{Stdout: "1 root"})
@@ -115,7 +115,7 @@ func scenarioExec(t *testing.T, r *rig) {
 	r.onlyLive(t, ns)
 
 	for i := 1; i < len(r.nodes); i++ {
-		r.pod(t, ns, fmt.Sprintf("stateful-test-%d", i), i, probed)
+		r.pod(t, ns, fmt.Sprintf("stateful-test-%d", i), i, matching)
 	}
 	r.all(t, ns, "new Pods of old names are marked", func(p *corev1.Pod) bool {
 		return labelled(p) && is(healthy, corev1.ConditionTrue)(p) && p.Annotations[cost] == "-10" && is(check, corev1.ConditionFalse)(p)
@@ -126,7 +126,7 @@ func scenarioExec(t *testing.T, r *rig) {
 	r.remove(t, main)
 	require.Empty(t, r.entries(t, ns), "at once")
 	for _, p := range r.pods(t, ns) {
-		require.Equal(t, probed, p.Labels, "nothing is left behind")
+		require.Equal(t, matching, p.Labels, "nothing is left behind")
 		require.NotContains(t, p.Annotations, cost)
 		require.True(t, is(healthy, "")(&p) && is(check, "")(&p))
 	}
@@ -136,7 +136,7 @@ func scenarioScripted(t *testing.T, r *rig) {
 	ns := r.namespace(t, "scripted")
 	r.answer("bash ./probe.sh", fakecri.ExecScript{Code: 1, Stderr: "starting"})
 	for i := range r.nodes {
-		r.pod(t, ns, fmt.Sprintf("minecraft-%d", i), i, probed)
+		r.pod(t, ns, fmt.Sprintf("minecraft-%d", i), i, matching)
 	}
 	m := marker(ns, "ppm-minecraft", command("idle", "main", "game.io/idle", "bash", "./probe.sh"))
 	r.create(t, m)
@@ -198,7 +198,7 @@ func network(name, condition string, socket *corev1.TCPSocketAction, get *corev1
 func scenarioTCP(t *testing.T, r *rig) {
 	ns := r.namespace(t, "tcp")
 	for i := range r.nodes {
-		r.pod(t, ns, fmt.Sprintf("stateful-test-%d", i), i, probed)
+		r.pod(t, ns, fmt.Sprintf("stateful-test-%d", i), i, matching)
 	}
 	open := intstr.FromInt32(listen(t))
 	m := marker(ns, "ppm-tcp", network("tcp", healthy, &corev1.TCPSocketAction{Port: open}, nil))
@@ -215,8 +215,8 @@ func scenarioTCP(t *testing.T, r *rig) {
 	r.deletePod(t, ns, "stateful-test-2")
 	r.all(t, ns, "connected again", good)
 	r.onlyLive(t, ns)
-	r.pod(t, ns, "stateful-test-1", 1, probed)
-	r.pod(t, ns, "stateful-test-2", 2, probed)
+	r.pod(t, ns, "stateful-test-1", 1, matching)
+	r.pod(t, ns, "stateful-test-2", 2, matching)
 	r.all(t, ns, "and the new ones", good)
 	r.onlyLive(t, ns)
 	r.remove(t, m)
@@ -225,7 +225,7 @@ func scenarioTCP(t *testing.T, r *rig) {
 
 func scenarioHTTP(t *testing.T, r *rig) {
 	ns := r.namespace(t, "http")
-	r.pod(t, ns, "stateful-test-0", 0, probed)
+	r.pod(t, ns, "stateful-test-0", 0, matching)
 	port := intstr.FromInt32(listen(t))
 	m := marker(ns, "ppm-http", network("http", healthy, nil, &corev1.HTTPGetAction{Path: "/", Scheme: corev1.URISchemeHTTP, Port: port}))
 	r.create(t, m)
@@ -259,7 +259,7 @@ func scenarioTwoProbes(t *testing.T, r *rig) {
 	ns := r.namespace(t, "two-probes")
 	r.answer("healthy.sh", fakecri.ExecScript{Stdout: "yes"})
 	r.answer("idle.sh", fakecri.ExecScript{Code: 1, Stderr: "3 players"})
-	r.pod(t, ns, "game-0", 0, probed)
+	r.pod(t, ns, "game-0", 0, matching)
 	m := marker(ns, "game", command("healthy", "main", "game.io/healthy", "healthy.sh"))
 	m.Spec.Probes = append(m.Spec.Probes, command("idle", "main", "game.io/idle", "idle.sh"))
 	r.create(t, m)
@@ -277,7 +277,7 @@ func scenarioTwoProbes(t *testing.T, r *rig) {
 func scenarioSuffix(t *testing.T, r *rig) {
 	ns := r.namespace(t, "suffix")
 	r.answer("ok", fakecri.ExecScript{})
-	p := r.pod(t, ns, "web-0", 0, probed)
+	p := r.pod(t, ns, "web-0", 0, matching)
 	way, gateway := marker(ns, "way", command("a", "main", "x.io/way", "ok")), marker(ns, "gateway", command("a", "main", "x.io/gateway", "ok"))
 	r.create(t, way)
 	r.create(t, gateway)
@@ -293,7 +293,7 @@ func scenarioSuffix(t *testing.T, r *rig) {
 func scenarioProbeRemoved(t *testing.T, r *rig) {
 	ns := r.namespace(t, "removed")
 	r.answer("ok", fakecri.ExecScript{})
-	p := r.pod(t, ns, "web-0", 0, probed)
+	p := r.pod(t, ns, "web-0", 0, matching)
 	m := marker(ns, "m", command("a", "main", "x.io/a", "ok"))
 	m.Spec.Probes = append(m.Spec.Probes, command("b", "main", "x.io/b", "ok"))
 	m.Spec.Probes[1].MarkerPolicy = []v1alpha1.ProbeMarkerPolicy{{State: "Succeeded", Labels: map[string]string{"b": "yes"}}}
@@ -322,7 +322,7 @@ func scenarioNoLabels(t *testing.T, r *rig) {
 
 func scenarioIP(t *testing.T, r *rig) {
 	ns := r.namespace(t, "ip")
-	r.pod(t, ns, "web-0", 0, probed)
+	r.pod(t, ns, "web-0", 0, matching)
 	m := marker(ns, "m", network("tcp", healthy, &corev1.TCPSocketAction{Port: intstr.FromInt32(listen(t))}, nil))
 	r.create(t, m)
 	r.all(t, ns, "connected", is(healthy, corev1.ConditionTrue))
@@ -342,7 +342,7 @@ func scenarioIP(t *testing.T, r *rig) {
 func scenarioAgentRestart(t *testing.T, r *rig) {
 	ns := r.namespace(t, "restart")
 	r.answer("slow", fakecri.ExecScript{Stdout: "fine"})
-	r.pod(t, ns, "web-0", 0, probed)
+	r.pod(t, ns, "web-0", 0, matching)
 	m := marker(ns, "m", command("a", "main", healthy, "slow"))
 	r.create(t, m)
 	r.all(t, ns, "it holds", is(healthy, corev1.ConditionTrue))
@@ -361,7 +361,7 @@ func scenarioAgentRestart(t *testing.T, r *rig) {
 func scenarioUnknownContainer(t *testing.T, r *rig) {
 	ns := r.namespace(t, "unknown")
 	r.answer("ok", fakecri.ExecScript{})
-	r.pod(t, ns, "web-0", 0, probed)
+	r.pod(t, ns, "web-0", 0, matching)
 	m := marker(ns, "m", command("a", "nope", "x.io/nope", "ok"))
 	m.Spec.Probes = append(m.Spec.Probes, command("b", "main", "x.io/b", "ok"))
 	r.create(t, m)
@@ -373,7 +373,7 @@ func scenarioUnknownContainer(t *testing.T, r *rig) {
 func scenarioContainerRestart(t *testing.T, r *rig) {
 	ns := r.namespace(t, "container")
 	r.answer("ok", fakecri.ExecScript{})
-	p := r.pod(t, ns, "web-0", 0, probed)
+	p := r.pod(t, ns, "web-0", 0, matching)
 	m := marker(ns, "m", command("a", "main", healthy, "ok"))
 	m.Spec.Probes[0].MarkerPolicy = []v1alpha1.ProbeMarkerPolicy{{State: "Succeeded", Labels: map[string]string{"up": "yes"}}}
 	r.create(t, m)
@@ -397,7 +397,7 @@ func scenarioContainerRestart(t *testing.T, r *rig) {
 func scenarioRelabel(t *testing.T, r *rig) {
 	ns := r.namespace(t, "relabel")
 	r.answer("ok", fakecri.ExecScript{})
-	r.pod(t, ns, "web-0", 0, probed)
+	r.pod(t, ns, "web-0", 0, matching)
 	m := marker(ns, "m", command("a", "main", healthy, "ok"))
 	m.Spec.Probes[0].MarkerPolicy = []v1alpha1.ProbeMarkerPolicy{{State: "Succeeded", Labels: map[string]string{"up": "yes"}}}
 	r.create(t, m)
@@ -424,7 +424,7 @@ func scenarioLateNode(t *testing.T, r *rig) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
 	require.NoError(t, r.c.Create(t.Context(), n))
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web-0", Labels: probed},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web-0", Labels: matching},
 		Spec:       corev1.PodSpec{NodeName: "late", Containers: []corev1.Container{{Name: "main", Image: "x"}}},
 	}
 	require.NoError(t, r.c.Create(t.Context(), p))
@@ -450,7 +450,7 @@ func scenarioLateNode(t *testing.T, r *rig) {
 func scenarioWrites(t *testing.T, r *rig) {
 	ns := r.namespace(t, "writes")
 	r.answer("ok", fakecri.ExecScript{})
-	p := r.pod(t, ns, "web-0", 0, probed)
+	p := r.pod(t, ns, "web-0", 0, matching)
 	m := marker(ns, "m", command("a", "main", healthy, "ok"))
 	m.Spec.Probes[0].MarkerPolicy = []v1alpha1.ProbeMarkerPolicy{
 		{State: "Succeeded", Labels: map[string]string{"up": "yes"}, Annotations: map[string]string{cost: "10"}},

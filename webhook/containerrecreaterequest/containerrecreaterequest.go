@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,8 +104,23 @@ func update(r request) error {
 		if was := r.OldWritten.GetAnnotations()[key]; was != "" && was != r.Written.GetAnnotations()[key] {
 			return admit.Deny("not allowed to update immutable annotation %s", key)
 		}
+		keepStatus(r.Old, r.New)
 	}
 	return nil
+}
+
+// keepStatus gives back what v1alpha1 has of the status in annotations: a client that replaces
+// the request without them would otherwise wipe it out.
+func keepStatus(old, crr *v1beta1.ContainerRecreateRequest) {
+	was := old.DeepCopy().Status
+	if len(crr.Status.ContainerStatusSnapshot) == 0 {
+		crr.Status.ContainerStatusSnapshot = was.ContainerStatusSnapshot
+	}
+	for _, c := range was.Conditions {
+		if meta.FindStatusCondition(crr.Status.Conditions, c.Type) == nil {
+			crr.Status.Conditions = append(crr.Status.Conditions, c)
+		}
+	}
 }
 
 // target reads the Pod of the request and its Node; either is nil when there is none.

@@ -178,7 +178,11 @@ func TestUpdate(t *testing.T) {
 	ended := strings.Replace(stored, `"crr.apps.kruise.io/active":"true",`, "", 1)
 	short := strings.Replace(stored, `"preStop":{"sleep":{"seconds":2}},"statusContext":{"containerID":"containerd://1","restartCount":4}`, "", 1)
 	short = strings.Replace(short, `"app",`, `"app"`, 1)
+	reported := strings.Replace(stored, `"labels"`, `"annotations":{`+
+		`"apps.kruise.io/v1beta1-fields":"{\"conditions\":[{\"type\":\"Complete\",\"status\":\"True\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\",\"reason\":\"Recreated\",\"message\":\"\"}]}",`+
+		`"crr.apps.kruise.io/sync-container-statuses":"[{\"name\":\"app\",\"ready\":true,\"restartCount\":5,\"containerID\":\"containerd://2\"}]"},"labels"`, 1)
 	for name, tc := range map[string]struct{ gates, version, old, obj, want string }{
+		"what v1alpha1 has in annotations stays":      {"", "v1alpha1", reported, stored, reported},
 		"a request that is no longer active":          {"", "v1beta1", stored, ended, ended},
 		"the manifest again, with the labels":         {"", "v1beta1", stored, short, stored},
 		"the same in v1alpha1":                        {"", "v1alpha1", stored, short, stored},

@@ -227,6 +227,17 @@ func TestImagePullJobAndNodeImageSurvive(t *testing.T) {
 	})
 }
 
+// No node must not become every node on its way through another version.
+func TestASelectorOfNoNodeStaysOne(t *testing.T) {
+	job := &v1alpha1.ImagePullJob{}
+	job.Spec.Selector = &v1beta1.ImagePullJobNodeSelector{Names: []string{}}
+	var hub v1beta1.ImagePullJob
+	require.NoError(t, v1alpha1.ImagePullJobToHub(context.Background(), wire(t, job), &hub))
+	got := wire(t, &hub).Spec.Selector
+	require.NotNil(t, got.Names)
+	require.Empty(t, got.Names)
+}
+
 func TestUnreadableAnnotationsAreNoObstacle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		garbage := rapid.SampledFrom([]string{"", "{", "null", "[]", `{"type":5}`, `{"labels":{"x":null}}`, `{"annotations":null}`, "x"}).Draw(t, "garbage")

@@ -74,7 +74,7 @@ type ImagePullJobTemplate struct {
 type ImagePullJobNodeSelector struct {
 	// Names excludes the label terms.
 	// +optional
-	Names                []string `json:"names,omitempty"`
+	Names                []string `json:"names,omitzero"`
 	metav1.LabelSelector `json:",inline"`
 }
 

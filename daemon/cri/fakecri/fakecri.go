@@ -260,7 +260,9 @@ func (r *Runtime) Containers(ctx context.Context, filter cri.Filter) ([]cri.Cont
 			found = append(found, c.Container)
 		}
 	}
-	slices.SortFunc(found, func(a, b cri.Container) int { return b.Created.Compare(a.Created) })
+	slices.SortFunc(found, func(a, b cri.Container) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Attempt, a.Attempt), cmp.Compare(a.ID, b.ID))
+	})
 	return found, nil
 }
 
