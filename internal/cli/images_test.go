@@ -287,7 +287,9 @@ func worldStory(t *testing.T, objects []client.Object, line string, check func(t
 		w.clock = clock.RealClock{}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		over := make(chan struct{})
 		go func() {
+			defer close(over)
 			for _, st := range steps {
 				select {
 				case <-ctx.Done():
@@ -297,7 +299,10 @@ func worldStory(t *testing.T, objects []client.Object, line string, check func(t
 				st.do(t, w.client)
 			}
 		}()
-		check(t, w, w.runCtx(ctx, strings.Fields(line)...))
+		r := w.runCtx(ctx, strings.Fields(line)...)
+		cancel()
+		<-over
+		check(t, w, r)
 	})
 }
 

@@ -223,7 +223,11 @@ func (r *run) vanished(j *job) {
 func (r *run) tell(p *out.Progress, told map[string]bool) {
 	if len(r.jobs) == 1 {
 		if j := r.jobs[0]; j.seen != nil {
-			p.Update(j.pod.Name + ": " + j.seen.Message)
+			text := j.pod.Name + ": " + j.seen.Message
+			if r.f.ErrTerminal().TTY {
+				text += blockOf(*j.seen)
+			}
+			p.Update(text)
 		}
 		return
 	}
@@ -244,6 +248,24 @@ func (r *run) tell(p *out.Progress, told map[string]bool) {
 		text += ", working on " + short(working, 5)
 	}
 	p.Update(text)
+}
+
+// blockOf are the containers of a request, a line each, for a terminal.
+func blockOf(st restart.Status) string {
+	var b strings.Builder
+	for _, r := range st.Rows {
+		fmt.Fprintf(&b, "\n  %-20s %-10s", r.Container, r.Phase)
+		if r.Killed {
+			b.WriteString("  killed")
+		}
+		if r.New != "" {
+			fmt.Fprintf(&b, "  %s -> %s", r.Old, r.New)
+		}
+		if r.Message != "" {
+			b.WriteString("  " + r.Message)
+		}
+	}
+	return b.String()
 }
 
 func ended(j *job) bool {

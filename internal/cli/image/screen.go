@@ -35,7 +35,8 @@ func (o *statusOptions) show(ctx context.Context, job target.Object) error {
 	s := newSource(ctx, o.f, c, job)
 	defer s.Close()
 	last, err := o.screen(ctx, o.f, s, o.exitOnDone, o.readOnly)
-	if err != nil || !o.exitOnDone {
+	timedOut := errors.Is(context.Cause(ctx), errTimeout)
+	if err != nil || !o.exitOnDone && !timedOut {
 		return err
 	}
 	if last.Status.Job == nil {
@@ -43,6 +44,9 @@ func (o *statusOptions) show(ctx context.Context, job target.Object) error {
 	}
 	st := last.Status
 	ends := endsOf([]reading{{job: job, status: &st, gone: last.Gone}})
+	if ends[0].code == out.CodeTimeout && !timedOut {
+		return nil // the user left before the job ended
+	}
 	if err := report(o.f, ends, out.Format{}); err != nil {
 		return err
 	}

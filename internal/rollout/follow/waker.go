@@ -30,28 +30,25 @@ type Waker struct {
 	clock clock.WithTicker
 	wake  chan struct{}
 	wg    sync.WaitGroup
+	// closed ends what was started.
+	closed chan struct{}
+	once   sync.Once
 
 	mu       sync.Mutex
-	cancels  []context.CancelFunc
 	lastRead time.Time
 	took     time.Duration
 }
 
 // NewWaker makes a Waker whose first Wait returns at once. Close it.
 func NewWaker(c client.WithWatch, clk clock.WithTicker) *Waker {
-	w := &Waker{c: c, clock: clk, wake: make(chan struct{}, 1)}
+	w := &Waker{c: c, clock: clk, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 	w.Signal()
 	return w
 }
 
 // Close ends the watches and waits for them.
 func (w *Waker) Close() {
-	w.mu.Lock()
-	for _, cancel := range w.cancels {
-		cancel()
-	}
-	w.cancels = nil
-	w.mu.Unlock()
+	w.once.Do(func() { close(w.closed) })
 	w.wg.Wait()
 }
 
@@ -74,11 +71,15 @@ func (w *Waker) After(ctx context.Context, d time.Duration) {
 
 func (w *Waker) start(ctx context.Context, run func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
-	w.mu.Lock()
-	w.cancels = append(w.cancels, cancel)
-	w.mu.Unlock()
 	w.wg.Go(func() {
 		defer cancel()
+		w.wg.Go(func() {
+			select {
+			case <-w.closed:
+				cancel()
+			case <-ctx.Done():
+			}
+		})
 		run(ctx)
 	})
 }
