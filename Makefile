@@ -18,6 +18,9 @@ VERSION ?= v0.1.0-dev
 PLANS := ./internal/rollout/plan/...
 LDFLAGS := -s -w -X github.com/kruisectl/kruisectl/internal/version.Version=$(VERSION)
 
+# Without gRPC's request tracing, which brings in a template engine: the node agent is 8 MB smaller.
+TAGS := -tags grpcnotrace
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +31,7 @@ setup: ## install the Debian packages that building and testing need
 
 .PHONY: build
 build: ## build kruisectl, kruise-manager and kruise-daemon into bin/
-	go build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
+	go build $(TAGS) -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
 	ln -sf kruisectl bin/kubectl-kruise
 
 .PHONY: cluster-tool
@@ -40,9 +43,10 @@ generate: ## write deepcopy functions and CRDs
 	go generate ./apis/...
 
 .PHONY: lint
-lint: setup ## formatting, vet, linters, generated files up to date
+lint: setup ## formatting, vet (the node agent also for Windows), linters, generated files up to date
 	hack/verify-generated.sh
 	$(TOOL) golangci-lint run --allow-parallel-runners ./...
+	GOOS=windows go vet ./cmd/kruise-daemon
 
 .PHONY: test-unit
 test-unit: setup ## unit and property tests, with the race detector where goroutines are

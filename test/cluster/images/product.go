@@ -69,7 +69,7 @@ func BuildProduct(ctx context.Context, repo string) (v1.Image, error) {
 		return nil, fmt.Errorf("creating a build directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(out) }()
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out+"/", "./cmd/kruise-manager", "./cmd/kruise-daemon")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", out+"/", "./cmd/kruise-manager", "./cmd/kruise-daemon")
 	cmd.Dir = repo
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOFLAGS=-trimpath", "GOWORK=off")
 	if text, err := cmd.CombinedOutput(); err != nil {
