@@ -26,8 +26,8 @@ func TestCompletionOfJobsAndContainers(t *testing.T) {
 		"container restart cloneset/web -c ":       {"app\t"},
 		"container wait ":                          {"r\n"},
 		"create containerrecreaterequest r --pod=": {"web-j\n"},
-		"probe ":                                   {"web-a\n"},
-		"why containerrecreaterequest/":            {"containerrecreaterequest/r\n"},
+		"probe ":                        {"web-a\n"},
+		"why containerrecreaterequest/": {"containerrecreaterequest/r\n"},
 	}
 	for line, want := range cases {
 		r := w.runBare(append([]string{"__complete"}, strings.Split(line, " ")...)...)
