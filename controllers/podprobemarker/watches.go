@@ -187,9 +187,14 @@ func (r *Reconciler) NodeProbeEvents() handler.EventHandler {
 			owners(q, e.Object)
 			r.wake(ctx, q, settle, "", func(*v1alpha1.PodProbeMarker) bool { return true })
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				owners(q, e.ObjectOld, e.ObjectNew)
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.GetGeneration(), e.ObjectNew.GetGeneration()
+			if before == after && e.ObjectOld.GetUID() == e.ObjectNew.GetUID() {
+				return
+			}
+			owners(q, e.ObjectOld, e.ObjectNew)
+			if after != before+1 { // versions were missed, and who knows what they listed
+				r.wake(ctx, q, settle, "", func(*v1alpha1.PodProbeMarker) bool { return true })
 			}
 		},
 	}

@@ -137,9 +137,9 @@ var reserved = []corev1.PodConditionType{
 }
 
 // Unmark returns what has to be removed from a Pod so that nothing remains of a marker that
-// goes, except for what one of others, the markers that stay, is in charge of, and for
-// values that somebody else has written since. With conditions false, for serverless nodes,
-// conditions are not ours.
+// goes, except for what one of others, the markers that stay, is in charge of. As when a
+// result removes a key, the value does not matter: keys belong to the marker. With conditions
+// false, for serverless nodes, conditions are not ours.
 func Unmark(pod *corev1.Pod, m *v1alpha1.PodProbeMarker, others []*v1alpha1.PodProbeMarker, conditions bool) Marks {
 	kept := map[string]bool{}
 	for _, other := range others {
@@ -164,8 +164,8 @@ func Unmark(pod *corev1.Pod, m *v1alpha1.PodProbeMarker, others []*v1alpha1.PodP
 	}
 	marks := Marks{}
 	drop := func(kind string, into *map[string]*string, is, ours map[string]string) {
-		for k, v := range ours {
-			if value, ok := is[k]; !ok || value != v || kept[kind+" "+k] {
+		for k := range ours {
+			if _, ok := is[k]; !ok || kept[kind+" "+k] {
 				continue
 			}
 			if *into == nil {
