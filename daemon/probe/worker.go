@@ -32,6 +32,8 @@ type worker struct {
 	startedID string
 	started   time.Time
 	panicked  bool
+	// missed is why the last tick had no result: the next thousand have none for the same reason.
+	missed string
 }
 
 // errNoContainer says that the Pod has no container of the name, yet or any more.
@@ -99,9 +101,18 @@ func (w *worker) safely(ctx context.Context, task Task, life int) {
 				"probe", task.Key.Name, "stack", string(debug.Stack()))
 		}
 	}()
-	if err := w.tick(ctx, task, life); err != nil && ctx.Err() == nil {
-		w.prober.o.Metrics.missed()
-		klog.FromContext(ctx).V(4).Info("No result of a probe", "pod", klog.KRef(task.Namespace, task.Pod), "probe", task.Key.Name, "reason", err.Error())
+	err := w.tick(ctx, task, life)
+	if err == nil {
+		w.missed = ""
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	w.prober.o.Metrics.missed()
+	if reason := err.Error(); reason != w.missed {
+		w.missed = reason
+		klog.FromContext(ctx).V(2).Info("No result of a probe", "pod", klog.KRef(task.Namespace, task.Pod), "probe", task.Key.Name, "reason", reason)
 	}
 }
 
