@@ -79,7 +79,20 @@ type suite struct {
 
 func newSuite(t *testing.T, api version) suite {
 	t.Helper()
-	return suite{harness.New(t), api}
+	s := suite{harness.New(t), api}
+	// A node gets its NodeImage half a minute after it is ready, and a job is done when all
+	// NodeImages that there are have the image.
+	s.Eventually("a NodeImage for each node", harness.Long, func() string {
+		all := &v1beta1.NodeImageList{}
+		if err := s.Client.List(s.Ctx(), all); err != nil {
+			return err.Error()
+		}
+		if want := len(s.NodeNames()); len(all.Items) < want {
+			return fmt.Sprintf("%d of %d are there", len(all.Items), want)
+		}
+		return ""
+	})
+	return s
 }
 
 // onRealNodes selects the nodes without the label of NodeImages that a test has made.
