@@ -38,6 +38,7 @@ var (
 	probeNames  = []string{"a", "b"}
 	podNames    = []string{"web-0", "web-1", "web-2"}
 	nodeNames   = []string{"n0", "n1", "virtual"}
+	kinds       = []string{"Pod", "Node", "PodProbeMarker", "NodePodProbe"}
 )
 
 // world is a cluster: an API server, a manager with a cache, and agents.
@@ -97,8 +98,8 @@ func (w *world) restart() {
 	for i, obj := range w.server.objects {
 		w.cache[i] = clone(obj)
 	}
-	for _, obj := range w.cache {
-		w.tell(nil, obj)
+	for _, i := range sortedIDs(w.cache) {
+		w.tell(nil, w.cache[i])
 	}
 }
 
@@ -175,7 +176,7 @@ func (w *world) deliver(kind string) {
 // relist loses the events of a kind: the watch starts anew with what there is.
 func (w *world) relist(kind string) {
 	w.server.pending[kind] = nil
-	for _, i := range slices.Concat(slices.Collect(maps.Keys(w.cache)), slices.Collect(maps.Keys(w.server.objects))) {
+	for _, i := range slices.Concat(sortedIDs(w.cache), sortedIDs(w.server.objects)) {
 		if i.kind != kind {
 			continue
 		}
@@ -276,7 +277,6 @@ func (w *world) step() {
 	marker, _ := w.server.objects[markerID].(*v1alpha1.PodProbeMarker)
 	pod, _ := w.server.objects[podID].(*corev1.Pod)
 	node, _ := w.server.objects[nodeID].(*corev1.Node)
-	kinds := []string{"Pod", "Node", "PodProbeMarker", "NodePodProbe"}
 	what := rapid.SampledFrom([]string{
 		"marker", "pod", "settle", "truth", "deliver", "work", "agent", "marker", "pod", "truth", "deliver", "deliver", "work", "work",
 		"settle", "provider", "relist", "node", "restart", "fail", "garbage", "break",
@@ -456,7 +456,7 @@ func (w *world) settle(rounds int) bool {
 	for range rounds {
 		before := w.server.version
 		idle := true
-		for kind := range w.server.pending {
+		for _, kind := range kinds {
 			for len(w.server.pending[kind]) > 0 {
 				idle = false
 				w.deliver(kind)

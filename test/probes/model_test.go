@@ -98,10 +98,15 @@ func (s *server) drop(i id) {
 	}
 }
 
+// sortedIDs makes runs with one seed equal.
+func sortedIDs(objects map[id]client.Object) []id {
+	return slices.SortedFunc(maps.Keys(objects), func(a, b id) int { return strings.Compare(a.String(), b.String()) })
+}
+
 // of returns the objects of a kind by name.
 func of[T client.Object](objects map[id]client.Object) []T {
 	var out []T
-	for _, i := range slices.SortedFunc(maps.Keys(objects), func(a, b id) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, i := range sortedIDs(objects) {
 		if obj, ok := objects[i].(T); ok {
 			out = append(out, obj)
 		}
