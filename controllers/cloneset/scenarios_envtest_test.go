@@ -465,10 +465,14 @@ func TestAnEvictedPodIsReplaced(t *testing.T) {
 		victim.Status.Phase, victim.Status.Reason = corev1.PodFailed, "Evicted"
 		return testClient.Status().Update(t.Context(), &victim)
 	})
+	// The status still says 2 from before: the third Pod tells that the eviction was seen.
+	eventually(t, func() error {
+		if pods := s.pods(); len(pods) != 3 {
+			return fmt.Errorf("%d Pods", len(pods))
+		}
+		return nil
+	})
 	s.updatedAvailable(2)
-	if pods := s.pods(); len(pods) != 3 {
-		t.Errorf("%d Pods", len(pods))
-	}
 }
 
 // cloneset.md 16.10: without the Pod's revision the difference is not known.
@@ -479,10 +483,13 @@ func TestAPodWhoseRevisionIsGoneIsRecreated(t *testing.T) {
 	s.change(func(c *v1beta1.CloneSet) { c.Spec.UpdateStrategy.RollingUpdate.Paused = true })
 	s.patch(before, `{"metadata":{"labels":{"controller-revision-hash":"web-unknown"}}}`)
 	s.change(func(c *v1beta1.CloneSet) { c.Spec.UpdateStrategy.RollingUpdate.Paused = false })
+	eventually(t, func() error {
+		if uids := s.uids(); len(uids) != 1 || uids[0] == string(before.UID) {
+			return fmt.Errorf("the Pod was not recreated: %v", uids)
+		}
+		return nil
+	})
 	s.updatedAvailable(1)
-	if s.pods()[0].UID == before.UID {
-		t.Error("the Pod was not recreated")
-	}
 }
 
 // cloneset.md 16.11: a set that is being deleted is left alone.
