@@ -112,7 +112,7 @@ func cleanUp(r *v1beta1.ContainerRecreateRequest, now time.Time) Plan {
 func running(r *v1beta1.ContainerRecreateRequest, pod *corev1.Pod) []v1beta1.ContainerSnapshot {
 	var seen []v1beta1.ContainerSnapshot
 	for _, c := range r.Spec.Containers {
-		status := statusOf(pod, c.Name)
+		status := recreate.ContainerStatus(pod, c.Name)
 		if status == nil || status.State.Running == nil {
 			continue
 		}
@@ -127,18 +127,6 @@ func running(r *v1beta1.ContainerRecreateRequest, pod *corev1.Pod) []v1beta1.Con
 		}
 	}
 	return seen
-}
-
-// statusOf finds a container or an init container in the Pod's status.
-func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
-		for i := range statuses {
-			if statuses[i].Name == name {
-				return &statuses[i]
-			}
-		}
-	}
-	return nil
 }
 
 // holds tells whether making the Pod not ready is up to us: without the readiness gate the

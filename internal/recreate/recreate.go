@@ -130,6 +130,19 @@ func Holder(r *v1beta1.ContainerRecreateRequest) podready.Holder {
 	return podready.Holder{UserAgent: "ContainerRecreateRequest", Key: r.Namespace + "/" + r.Name}
 }
 
+// ContainerStatus finds a container of a request, which may be a native sidecar among the init
+// containers, in the status of the Pod; nil when the kubelet has not told of it.
+func ContainerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Name == name {
+				return &statuses[i]
+			}
+		}
+	}
+	return nil
+}
+
 // SplitID splits a container ID of the API, such as containerd://abc, into the name of the
 // runtime and the runtime's own ID. Both are empty if it is none.
 func SplitID(id string) (runtime, own string) {

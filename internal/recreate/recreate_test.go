@@ -148,3 +148,13 @@ func TestRestarts(t *testing.T) {
 		})
 	}
 }
+
+func TestContainerStatus(t *testing.T) {
+	pod := &corev1.Pod{Status: corev1.PodStatus{
+		ContainerStatuses:     []corev1.ContainerStatus{{Name: "app", ContainerID: "containerd://1"}},
+		InitContainerStatuses: []corev1.ContainerStatus{{Name: "proxy", ContainerID: "containerd://2"}},
+	}}
+	require.Equal(t, "containerd://1", recreate.ContainerStatus(pod, "app").ContainerID)
+	require.Equal(t, "containerd://2", recreate.ContainerStatus(pod, "proxy").ContainerID, "a native sidecar")
+	require.Nil(t, recreate.ContainerStatus(pod, "other"))
+}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/recreate"
 )
 
 // RestartIDLabel on requests names the run of many Pods that they belong to.
@@ -150,10 +151,8 @@ func known(pod *corev1.Pod, name string) error {
 }
 
 func started(pod *corev1.Pod, name string) error {
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.Name == name && c.ContainerID != "" {
-			return nil
-		}
+	if s := recreate.ContainerStatus(pod, name); s != nil && s.ContainerID != "" {
+		return nil
 	}
 	return fmt.Errorf("container %q has not started yet", name)
 }

@@ -135,10 +135,8 @@ func row(crr *v1beta1.ContainerRecreateRequest, pod *corev1.Pod, c v1beta1.Recre
 		}
 	}
 	if pod != nil {
-		for _, s := range append(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses...) {
-			if s.Name == c.Name && s.ContainerID != "" {
-				now, r.Restarts, r.Ready = s.ContainerID, s.RestartCount, s.Ready
-			}
+		if s := recreate.ContainerStatus(pod, c.Name); s != nil && s.ContainerID != "" {
+			now, r.Restarts, r.Ready = s.ContainerID, s.RestartCount, s.Ready
 		}
 	}
 	r.Old = short(old)

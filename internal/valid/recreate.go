@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/recreate"
 )
 
 const (
@@ -166,22 +167,15 @@ func RecreatedContainer(pod *corev1.Pod, name string) (v1beta1.RecreateContainer
 func find(pod *corev1.Pod, name string) (c *corev1.Container, status *corev1.ContainerStatus, init bool) {
 	for _, l := range []struct {
 		containers []corev1.Container
-		statuses   []corev1.ContainerStatus
 		init       bool
-	}{
-		{pod.Spec.Containers, pod.Status.ContainerStatuses, false},
-		{pod.Spec.InitContainers, pod.Status.InitContainerStatuses, true},
-	} {
+	}{{pod.Spec.Containers, false}, {pod.Spec.InitContainers, true}} {
 		i := slices.IndexFunc(l.containers, func(c corev1.Container) bool { return c.Name == name })
 		if i < 0 {
 			continue
 		}
 		c = &l.containers[i]
-		if j := slices.IndexFunc(l.statuses, func(s corev1.ContainerStatus) bool { return s.Name == name }); j >= 0 {
-			status = &l.statuses[j]
-		}
 		always := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		return c, status, l.init && !always
+		return c, recreate.ContainerStatus(pod, name), l.init && !always
 	}
 	return nil, nil, false
 }
