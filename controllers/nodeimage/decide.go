@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 )
 
 const (
@@ -22,9 +23,6 @@ const (
 	responseTimeout = 10 * time.Minute
 	// keepFor is when a task that a running job keeps beyond its TTL is looked at again.
 	keepFor = time.Minute
-	// virtualNodeLabel with value virtualNode marks nodes without a node agent.
-	virtualNodeLabel = "type"
-	virtualNode      = "virtual-kubelet"
 )
 
 // Messages of tasks that the manager fails in the node agent's place.
@@ -114,10 +112,10 @@ func Decide(s Snapshot, now time.Time) Plan {
 }
 
 func create(s Snapshot, now time.Time) Plan {
-	if s.Node.Labels[virtualNodeLabel] == virtualNode {
+	if nodestate.IsVirtual(s.Node) {
 		return Plan{}
 	}
-	since, ready := readySince(s.Node)
+	since, ready := nodestate.ReadySince(s.Node)
 	if !ready {
 		return Plan{}
 	}
@@ -126,15 +124,6 @@ func create(s Snapshot, now time.Time) Plan {
 	}
 	// With its labels at once: without them a job that selects by label misses the node.
 	return Plan{Create: &v1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: maps.Clone(s.Node.Labels)}}}
-}
-
-func readySince(node *corev1.Node) (time.Time, bool) {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time, true
-		}
-	}
-	return time.Time{}, false
 }
 
 // cleanSpec removes what nobody wants any more.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/events"
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 )
 
 // name is that of the controller, in logs, metrics and events.
@@ -88,7 +89,7 @@ func (r *Reconciler) nodeEvents() handler.EventHandler {
 			if node.DeletionTimestamp == nil && maps.Equal(node.Labels, nodeImage.Labels) {
 				return
 			}
-		} else if _, ready := readySince(node); !ready || node.Labels[virtualNodeLabel] == virtualNode {
+		} else if !nodestate.Ready(node) || nodestate.IsVirtual(node) {
 			return
 		}
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 	"github.com/kruisectl/kruisectl/internal/podprobe"
 )
 
@@ -78,15 +79,7 @@ func Decide(s Snapshot) Plan {
 // Wants reports whether a node that has no NodePodProbe gets one: it is ready, and has a
 // node agent.
 func Wants(node *corev1.Node) bool {
-	if node == nil || node.DeletionTimestamp != nil || podprobe.IsVirtual(node) {
-		return false
-	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return node != nil && node.DeletionTimestamp == nil && !nodestate.IsVirtual(node) && nodestate.Ready(node)
 }
 
 func keyOf(entry v1alpha1.PodProbe) types.NamespacedName {

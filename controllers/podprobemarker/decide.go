@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 	"github.com/kruisectl/kruisectl/internal/podprobe"
 )
 
@@ -65,7 +66,7 @@ func Decide(s Snapshot) Plan {
 		}
 		plan.Status.MatchedPods++
 		switch {
-		case !podprobe.IsVirtual(node):
+		case !nodestate.IsVirtual(node):
 			byNode[node.Name] = append(byNode[node.Name], pod)
 		case s.Serverless:
 			if marks := podprobe.FromConditions(s.Marker, pod).Missing(pod); !marks.Empty() {
@@ -103,7 +104,7 @@ func Unmark(s Snapshot, staying []*v1alpha1.PodProbeMarker) []Marking {
 		}
 		// Conditions on serverless nodes are the provider's. A node that is gone may come back.
 		node := s.Nodes[pod.Spec.NodeName]
-		if marks := podprobe.Unmark(pod, s.Marker, staying, node == nil || !podprobe.IsVirtual(node)); !marks.Empty() {
+		if marks := podprobe.Unmark(pod, s.Marker, staying, node == nil || !nodestate.IsVirtual(node)); !marks.Empty() {
 			list = append(list, Marking{Pod: pod, Marks: marks})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 	"github.com/kruisectl/kruisectl/internal/podprobe"
 )
 
@@ -150,7 +151,7 @@ func (r *Reconciler) observeNode(ctx context.Context, s *Snapshot, known map[str
 		return fmt.Errorf("reading Node %s: %w", node, err)
 	}
 	s.Nodes[node] = obj
-	if known[node] || podprobe.IsVirtual(obj) {
+	if known[node] || nodestate.IsVirtual(obj) {
 		return nil
 	}
 	npp, err := r.nodeProbe(ctx, node)

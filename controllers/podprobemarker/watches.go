@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 	"github.com/kruisectl/kruisectl/internal/podprobe"
 )
 
@@ -148,7 +149,7 @@ func enqueue(q queue, after time.Duration, key types.NamespacedName) {
 func (r *Reconciler) onVirtualNode(ctx context.Context, pod *corev1.Pod) bool {
 	node := &corev1.Node{}
 	err := r.client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy)
-	return err == nil && podprobe.IsVirtual(node)
+	return err == nil && nodestate.IsVirtual(node)
 }
 
 // changedConditions are the types whose status changed or is new.
@@ -209,7 +210,7 @@ func (r *Reconciler) NodeEvents() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, _ event.CreateEvent, q queue) { all(ctx, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if podprobe.IsVirtual(e.ObjectOld.(*corev1.Node)) != podprobe.IsVirtual(e.ObjectNew.(*corev1.Node)) {
+			if nodestate.IsVirtual(e.ObjectOld.(*corev1.Node)) != nodestate.IsVirtual(e.ObjectNew.(*corev1.Node)) {
 				all(ctx, q)
 			}
 		},

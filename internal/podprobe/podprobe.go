@@ -33,9 +33,6 @@ func SplitKey(key string) (marker, probe string, ok bool) {
 // merely ends or begins with it.
 func Owns(marker, key string) bool { return strings.HasPrefix(key, marker+separator) }
 
-// IsVirtual reports whether a node has no node agent: its provider runs the probes.
-func IsVirtual(node *corev1.Node) bool { return node.Labels["type"] == "virtual-kubelet" }
-
 // Active reports whether a Pod neither ends nor has ended.
 func Active(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed

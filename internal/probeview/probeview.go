@@ -16,6 +16,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 	"github.com/kruisectl/kruisectl/internal/podprobe"
 )
 
@@ -65,7 +66,7 @@ type Input struct {
 func VirtualNodes(nodes []corev1.Node) map[string]bool {
 	m := map[string]bool{}
 	for i := range nodes {
-		if podprobe.IsVirtual(&nodes[i]) {
+		if nodestate.IsVirtual(&nodes[i]) {
 			m[nodes[i].Name] = true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 	"github.com/kruisectl/kruisectl/internal/rollout/pull"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
 )
@@ -162,7 +163,7 @@ func (c *pullCase) waiting() {
 		switch {
 		case c.s.Agents != nil && !c.s.Agents[r.Node]:
 			agentless = append(agentless, r.Node)
-		case c.s.Nodes[r.Node] != nil && !nodeReady(c.s.Nodes[r.Node]):
+		case c.s.Nodes[r.Node] != nil && !nodestate.Ready(c.s.Nodes[r.Node]):
 			down = append(down, r.Node)
 		case r.Phase == "Waiting" && r.Took(c.now) > silentAfter:
 			silent = append(silent, r.Node)
@@ -181,15 +182,6 @@ func (c *pullCase) waiting() {
 		c.add("I10", verdict.Cause, since, "kubectl logs -n kruise-system -l control-plane=daemon --tail 50",
 			fmt.Sprintf("the agents of %s have not begun: %s; after 10 minutes they count as failed", nodes(len(silent)), some(silent)), "nodes", some(silent))
 	}
-}
-
-func nodeReady(n *corev1.Node) bool {
-	for _, cond := range n.Status.Conditions {
-		if cond.Type == corev1.NodeReady {
-			return cond.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func (c *pullCase) secrets() {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 	"github.com/kruisectl/kruisectl/internal/recreate"
 	"github.com/kruisectl/kruisectl/internal/restart"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
@@ -87,7 +88,7 @@ func (c *recreateCase) podEnded() {
 }
 
 func (c *recreateCase) nodeDown() {
-	if n := c.s.Node; n != nil && !nodeReady(n) {
+	if n := c.s.Node; n != nil && !nodestate.Ready(n) {
 		c.add("C03", verdict.Blocker, time.Time{}, "kubectl describe node "+n.Name, "node "+n.Name+" is not Ready: its agent cannot be reached", "node", n.Name)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/nodestate"
 	"github.com/kruisectl/kruisectl/internal/rollout/plan/daemonset"
 )
 
@@ -64,23 +65,14 @@ func Eligible(nodes []corev1.Node, template *corev1.PodTemplateSpec, everywhere 
 	names := []string{}
 	for i := range nodes {
 		n := &nodes[i]
-		if run, _ := e.On(n); !run || n.Labels["type"] == "virtual-kubelet" {
+		if run, _ := e.On(n); !run || nodestate.IsVirtual(n) {
 			continue
 		}
-		if !everywhere && (n.Spec.Unschedulable || !ready(n)) {
+		if !everywhere && (n.Spec.Unschedulable || !nodestate.Ready(n)) {
 			continue
 		}
 		names = append(names, n.Name)
 	}
 	slices.Sort(names)
 	return names
-}
-
-func ready(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
