@@ -33,13 +33,7 @@ type Plan struct {
 	// Prune says that the spec lists Pods that are not there any more; see Listed.
 	Prune bool
 	// Mark are the Pods that their results ask to change, in the order of the status.
-	Mark []Marking
-}
-
-// Marking is one Pod and what it lacks.
-type Marking struct {
-	Pod   *corev1.Pod
-	Marks podprobe.Marks
+	Mark []podprobe.Marking
 }
 
 // Decide keeps one NodePodProbe per real node, without Pods that are gone, and carries its
@@ -70,7 +64,7 @@ func Decide(s Snapshot) Plan {
 		}
 		pod := s.Pods[keyOf(*entry)]
 		if marks := s.marks(status, entry, pod).Missing(pod); !marks.Empty() || len(marks.Ignored) > 0 {
-			plan.Mark = append(plan.Mark, Marking{Pod: pod, Marks: marks})
+			plan.Mark = append(plan.Mark, podprobe.Marking{Pod: pod, Marks: marks})
 		}
 	}
 	return plan

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/internal/freshness"
+	"github.com/kruisectl/kruisectl/internal/podmark"
 	"github.com/kruisectl/kruisectl/internal/podprobe"
 )
 
@@ -58,7 +58,10 @@ func (o *Options) complete() {
 // New returns a Reconciler that reads from the cache of c.
 func New(c client.Client, live client.Reader, o Options) *Reconciler {
 	o.complete()
-	return &Reconciler{client: c, live: live, options: o}
+	return &Reconciler{
+		client: c, live: live, options: o,
+		marks: podmark.Writer{Client: c, Clock: o.Clock, Marked: o.Marked, Limit: o.Writers, ThroughStatus: true},
+	}
 }
 
 // Reconciler takes results to Pods.
@@ -66,6 +69,7 @@ type Reconciler struct {
 	client  client.Client // reads from the cache
 	live    client.Reader
 	options Options
+	marks   podmark.Writer
 }
 
 // Reconcile looks at one node and its NodePodProbe; the request's name is that of both.
@@ -157,46 +161,16 @@ func (r *Reconciler) act(ctx context.Context, snap *Snapshot, plan Plan) error {
 		log.FromContext(ctx).Info("Deleted the NodePodProbe of a node that is gone", "node", snap.Name)
 		return nil
 	}
-	errs := make([]error, len(plan.Mark), len(plan.Mark)+1)
-	var group errgroup.Group
-	group.SetLimit(r.options.Writers)
-	for i, m := range plan.Mark {
+	for _, m := range plan.Mark {
 		for _, ignored := range m.Marks.Ignored {
 			log.FromContext(ctx).V(1).Info("Two results ask for the same", "pod", m.Pod.Namespace+"/"+m.Pod.Name, "detail", ignored)
 		}
-		if m.Marks.Empty() {
-			continue
-		}
-		group.Go(func() error {
-			errs[i] = r.mark(ctx, m)
-			return nil
-		})
 	}
-	_ = group.Wait() // errs has the errors
+	err := r.marks.Each(ctx, plan.Mark)
 	if plan.Prune {
-		errs = append(errs, r.prune(ctx, snap))
+		err = errors.Join(err, r.prune(ctx, snap))
 	}
-	return errors.Join(errs...)
-}
-
-// mark writes everything that changes on a Pod in one request, so that nobody sees a label
-// without the condition that goes with it.
-func (r *Reconciler) mark(ctx context.Context, m Marking) error {
-	raw, err := m.Marks.Patch(m.Pod)
-	if err != nil {
-		return err
-	}
-	target := &corev1.Pod{}
-	target.Namespace, target.Name = m.Pod.Namespace, m.Pod.Name
-	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, raw))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another Pod of this name
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("patching Pod %s: %w", client.ObjectKeyFromObject(m.Pod), err)
-	}
-	r.options.Marked.Wrote(target, r.options.Clock.Now())
-	return nil
+	return err
 }
 
 // prune removes Pods that are gone. On a conflict it looks anew, so that what the other

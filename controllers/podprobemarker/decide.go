@@ -37,7 +37,7 @@ type Plan struct {
 	Assign []Assignment
 	// Mark are the Pods of serverless nodes that lack labels or annotations, and those that
 	// are lost.
-	Mark []Marking
+	Mark []podprobe.Marking
 	// Status is the marker's.
 	Status v1alpha1.PodProbeMarkerStatus
 }
@@ -46,12 +46,6 @@ type Plan struct {
 type Assignment struct {
 	Node string
 	Pods []*corev1.Pod
-}
-
-// Marking is one Pod and what it lacks.
-type Marking struct {
-	Pod   *corev1.Pod
-	Marks podprobe.Marks
 }
 
 // Decide returns what the marker needs on each node (podprobe.md 3.2 to 3.4). A node without
@@ -70,7 +64,7 @@ func Decide(s Snapshot) Plan {
 			byNode[node.Name] = append(byNode[node.Name], pod)
 		case s.Serverless:
 			if marks := podprobe.FromConditions(s.Marker, pod).Missing(pod); !marks.Empty() {
-				plan.Mark = append(plan.Mark, Marking{Pod: pod, Marks: marks})
+				plan.Mark = append(plan.Mark, podprobe.Marking{Pod: pod, Marks: marks})
 			}
 		}
 	}
@@ -96,8 +90,8 @@ func Farewell(s Snapshot) Plan {
 
 // Unmark returns the marks to remove from the Pods of s so that nothing of its marker stays
 // that is not also one of the markers that do (podprobe.md 4.5).
-func Unmark(s Snapshot, staying []*v1alpha1.PodProbeMarker) []Marking {
-	var list []Marking
+func Unmark(s Snapshot, staying []*v1alpha1.PodProbeMarker) []podprobe.Marking {
+	var list []podprobe.Marking
 	for _, pod := range slices.SortedFunc(slices.Values(s.Pods), byName) {
 		if !podprobe.Active(pod) {
 			continue
@@ -105,7 +99,7 @@ func Unmark(s Snapshot, staying []*v1alpha1.PodProbeMarker) []Marking {
 		// Conditions on serverless nodes are the provider's. A node that is gone may come back.
 		node := s.Nodes[pod.Spec.NodeName]
 		if marks := podprobe.Unmark(pod, s.Marker, staying, node == nil || !nodestate.IsVirtual(node)); !marks.Empty() {
-			list = append(list, Marking{Pod: pod, Marks: marks})
+			list = append(list, podprobe.Marking{Pod: pod, Marks: marks})
 		}
 	}
 	return list

@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -27,6 +26,7 @@ import (
 	"github.com/kruisectl/kruisectl/apis/apps/v1alpha1"
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/freshness"
+	"github.com/kruisectl/kruisectl/internal/podmark"
 	"github.com/kruisectl/kruisectl/internal/podprobe"
 )
 
@@ -63,7 +63,10 @@ func (o *Options) complete() {
 // New returns a Reconciler that reads from the cache of c, which must have MarkerIndex.
 func New(c client.Client, live client.Reader, o Options) *Reconciler {
 	o.complete()
-	return &Reconciler{client: c, live: live, options: o}
+	return &Reconciler{
+		client: c, live: live, options: o,
+		marks: podmark.Writer{Client: c, Clock: o.Clock, Marked: o.Marked, Limit: o.Writers},
+	}
 }
 
 // Reconciler takes PodProbeMarkers to the nodes.
@@ -71,6 +74,7 @@ type Reconciler struct {
 	client  client.Client // reads from the cache
 	live    client.Reader
 	options Options
+	marks   podmark.Writer
 
 	written freshness.Writes // NodePodProbes
 	old     history          // of markers that were changed
@@ -98,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	plan := Decide(*snap)
 	log.FromContext(ctx).V(1).Info("Decided", "matched", plan.Status.MatchedPods, "assign", len(plan.Assign), "mark", len(plan.Mark))
-	if err := errors.Join(r.assignAll(ctx, marker, plan.Assign), r.markAll(ctx, plan.Mark)); err != nil {
+	if err := errors.Join(r.assignAll(ctx, marker, plan.Assign), r.marks.Each(ctx, plan.Mark)); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.forgetOld(ctx, snap); err != nil {
@@ -144,7 +148,7 @@ func (r *Reconciler) unmarkAll(ctx context.Context, snap Snapshot, versions, sta
 	var errs []error
 	for _, version := range versions {
 		snap.Marker = version
-		errs = append(errs, r.markAll(ctx, Unmark(snap, staying)))
+		errs = append(errs, r.marks.Each(ctx, Unmark(snap, staying)))
 	}
 	return errors.Join(errs...)
 }
@@ -235,44 +239,6 @@ func (r *Reconciler) assign(ctx context.Context, marker *v1alpha1.PodProbeMarker
 		return fmt.Errorf("updating NodePodProbe %s: %w", a.Node, err)
 	}
 	return nil // without NodePodProbe there is no node
-}
-
-func (r *Reconciler) markAll(ctx context.Context, markings []Marking) error {
-	errs := make([]error, len(markings))
-	var group errgroup.Group
-	group.SetLimit(r.options.Writers)
-	for i, m := range markings {
-		group.Go(func() error {
-			errs[i] = r.mark(ctx, m)
-			return nil
-		})
-	}
-	_ = group.Wait() // errs has the errors
-	return errors.Join(errs...)
-}
-
-// mark writes labels and annotations, and conditions if there are any, in one request.
-func (r *Reconciler) mark(ctx context.Context, m Marking) error {
-	raw, err := m.Marks.Patch(m.Pod)
-	if err != nil {
-		return err
-	}
-	target := &corev1.Pod{}
-	target.Namespace, target.Name = m.Pod.Namespace, m.Pod.Name
-	patch := client.RawPatch(types.StrategicMergePatchType, raw)
-	if len(m.Marks.Conditions)+len(m.Marks.DropConditions) > 0 {
-		err = r.client.Status().Patch(ctx, target, patch)
-	} else {
-		err = r.client.Patch(ctx, target, patch)
-	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another Pod of this name
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("patching Pod %s: %w", client.ObjectKeyFromObject(m.Pod), err)
-	}
-	r.options.Marked.Wrote(target, r.options.Clock.Now())
-	return nil
 }
 
 // ensureFinalizer keeps a marker until its probes are taken back.

@@ -24,6 +24,12 @@ type Marks struct {
 	Ignored []string
 }
 
+// Marking is one Pod and what it lacks.
+type Marking struct {
+	Pod   *corev1.Pod
+	Marks Marks
+}
+
 // Empty reports whether nothing is to be written.
 func (m Marks) Empty() bool {
 	return len(m.Conditions) == 0 && len(m.DropConditions) == 0 && len(m.Labels) == 0 && len(m.Annotations) == 0
