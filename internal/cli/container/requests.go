@@ -5,7 +5,6 @@ package container
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -268,15 +267,13 @@ func cancel(ctx context.Context, f *factory.Factory, args []string, opts apply.O
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, o := range objects {
+	return object.Fold(f, objects, func(o target.Object) error {
 		crr, err := fetch.As[v1beta1.ContainerRecreateRequest](o.Live)
 		if err != nil {
 			return err
 		}
-		if err := remove(ctx, c, o, opts); err != nil {
-			errs = append(errs, object.Failure(f, "container cancel", o, err, ""))
-			continue
+		if err := object.Delete(ctx, c, o, opts); err != nil {
+			return object.Failure(f, "container cancel", o, err, "")
 		}
 		if err := object.Done(f.Out, format, opts, o, "cancelled"); err != nil {
 			return err
@@ -290,24 +287,6 @@ func cancel(ctx context.Context, f *factory.Factory, args []string, opts apply.O
 		if len(killed) > 0 {
 			f.Note("%s killed already: %s", out.Plural(len(killed), "container"), strings.Join(killed, ", "))
 		}
-	}
-	if len(errs) > 0 && len(errs) < len(objects) {
-		for _, err := range errs {
-			out.Print(f.ErrOut, f.ErrStyle(), f.Name(), err)
-		}
-		return out.Silent(out.CodePartial)
-	}
-	return errors.Join(errs...)
-}
-
-func remove(ctx context.Context, c client.Client, o target.Object, opts apply.Options) error {
-	if opts.DryRun == apply.DryRunClient {
 		return nil
-	}
-	uid := o.Live.GetUID()
-	do := []client.DeleteOption{client.Preconditions{UID: &uid}}
-	if opts.DryRun == apply.DryRunServer {
-		do = append(do, client.DryRunAll)
-	}
-	return client.IgnoreNotFound(c.Delete(ctx, o.Live.DeepCopy(), do...))
+	})
 }

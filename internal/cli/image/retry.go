@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
@@ -183,15 +181,12 @@ func cancel(ctx context.Context, f *factory.Factory, args []string, opts apply.O
 			return err
 		}
 	}
-	for _, r := range now {
-		if err := remove(ctx, c, r.job, opts); err != nil {
+	return object.Fold(f, now, func(r reading) error {
+		if err := object.Delete(ctx, c, r.job, opts); err != nil {
 			return object.Failure(f, "image cancel", r.job, err, "")
 		}
-		if err := object.Done(f.Out, format, opts, r.job, "cancelled"); err != nil {
-			return err
-		}
-	}
-	return nil
+		return object.Done(f.Out, format, opts, r.job, "cancelled")
+	})
 }
 
 // confirmCancel asks when nodes are pulling; a job that has ended is just removed.
@@ -219,17 +214,4 @@ func jobsOf(now []reading) []target.Object {
 		list = append(list, r.job)
 	}
 	return list
-}
-
-// remove deletes this very job; one that is gone is fine.
-func remove(ctx context.Context, c client.Client, o target.Object, opts apply.Options) error {
-	if opts.DryRun == apply.DryRunClient {
-		return nil
-	}
-	uid := o.Live.GetUID()
-	do := []client.DeleteOption{client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground)}
-	if opts.DryRun == apply.DryRunServer {
-		do = append(do, client.DryRunAll)
-	}
-	return client.IgnoreNotFound(c.Delete(ctx, o.Live.DeepCopy(), do...))
 }

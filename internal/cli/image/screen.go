@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
+	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/follow"
@@ -148,7 +149,7 @@ func (s *source) Actions(p view.Pull) []view.Action {
 		Command: s.f.Name() + " image cancel " + p.Typed + " -n " + p.Namespace,
 		Confirm: []string{"context    " + p.Context, "image      " + p.Image, "effect     " + p.Status.Message, "           nodes that have not begun do not pull"},
 		Do: func(ctx context.Context) (string, error) {
-			if err := remove(ctx, s.c, s.job, opts); err != nil {
+			if err := object.Delete(ctx, s.c, s.job, opts); err != nil {
 				return "", err
 			}
 			return fmt.Sprintf("%s cancelled", s.job), nil
