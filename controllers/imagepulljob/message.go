@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kruisectl/kruisectl/apis/apps/v1beta1"
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/valid"
 )
 
@@ -46,7 +47,7 @@ func complaints(failed []string, messages map[string]string) string {
 	})
 	var parts []string
 	for _, cause := range causes[:min(len(causes), maxCauses)] {
-		parts = append(parts, fmt.Sprintf("%s: %s", some(byCause[cause]), cause))
+		parts = append(parts, fmt.Sprintf("%s: %s", enumerate.Some(byCause[cause], maxNames), cause))
 	}
 	if more := len(causes) - maxCauses; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more reasons", more))
@@ -59,14 +60,7 @@ func fullNodes(full []string) string {
 	if len(full) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s cannot get the task: the NodeImage lists %d images, the most there may be", some(slices.Sorted(slices.Values(full))), valid.MaxNodeImages)
-}
-
-func some(names []string) string {
-	if more := len(names) - maxNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return fmt.Sprintf("%s cannot get the task: the NodeImage lists %d images, the most there may be", enumerate.Some(slices.Sorted(slices.Values(full)), maxNames), valid.MaxNodeImages)
 }
 
 func oneLine(text string) string {

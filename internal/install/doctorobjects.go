@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 )
 
 // How long something may go on before it counts as stuck (cli.md 4.8).
@@ -95,7 +97,7 @@ func (d *doctor) stuckLifecycles(ctx context.Context) finding {
 		}
 	}
 	if len(stuck) > 0 {
-		return warn(d.program+" why pod/NAME", "Pods have waited for a lifecycle hook for more than %s: %s", stuckLifecycle, first(stuck, 10))
+		return warn(d.program+" why pod/NAME", "Pods have waited for a lifecycle hook for more than %s: %s", stuckLifecycle, enumerate.Some(stuck, 10))
 	}
 	return okay("no Pod waits long for a lifecycle hook")
 }
@@ -121,7 +123,7 @@ func (d *doctor) stuckReadiness(ctx context.Context) finding {
 		}
 	}
 	if len(stuck) > 0 {
-		return warn(d.program+" why pod/NAME", "Pods have been held not ready for more than %s: %s", stuckReadiness, first(stuck, 10))
+		return warn(d.program+" why pod/NAME", "Pods have been held not ready for more than %s: %s", stuckReadiness, enumerate.Some(stuck, 10))
 	}
 	return okay("no Pod is held not ready for long")
 }
@@ -140,15 +142,7 @@ func (d *doctor) stuckImageJobs(ctx context.Context) finding {
 		}
 	}
 	if len(stuck) > 0 {
-		return warn(d.program+" image status NAME", "ImagePullJobs are not complete after %s: %s", stuckImageJob, first(stuck, 10))
+		return warn(d.program+" image status NAME", "ImagePullJobs are not complete after %s: %s", stuckImageJob, enumerate.Some(stuck, 10))
 	}
 	return okay("no ImagePullJob takes long")
-}
-
-// first joins up to n items and says how many more there are.
-func first(items []string, n int) string {
-	if len(items) <= n {
-		return strings.Join(items, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(items[:n], ", "), len(items)-n)
 }

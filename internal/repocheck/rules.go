@@ -22,7 +22,7 @@ type Rule struct {
 // Pure lists the packages and files that decide: the same input gives the same answer.
 var Pure = []string{
 	"internal/inplace", "internal/valid", "internal/updatesort", "internal/ordinal", "internal/percent", "internal/poddefaults",
-	"internal/lifecycle", "internal/podready", "internal/editdistance", "internal/runtimehash", "internal/imageref", "internal/nodestate",
+	"internal/lifecycle", "internal/podready", "internal/editdistance", "internal/runtimehash", "internal/imageref", "internal/nodestate", "internal/enumerate",
 	"internal/restart", "internal/probeview", "internal/rollout/pull/**", "internal/recreate", "internal/recreatelabel", "internal/podprobe",
 	"internal/revision", "internal/rollout/adapter/**", "internal/rollout/target/**",
 	"internal/rollout/verdict/**", "internal/rollout/diagnose/**", "internal/rollout/plan/**",

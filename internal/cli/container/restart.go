@@ -19,6 +19,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/restart"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/fetch"
@@ -291,7 +292,7 @@ func (r *run) check(ctx context.Context, pods []corev1.Pod, asked []string, forc
 			continue
 		}
 		if active := restart.Active(p, others); len(active) > 0 {
-			r.f.Note("pod %s has a request under way, this one waits for it: %s", p.Name, short(active, 3))
+			r.f.Note("pod %s has a request under way, this one waits for it: %s", p.Name, enumerate.Some(active, 3))
 		}
 		r.jobs = append(r.jobs, &job{pod: *p, containers: names, stage: restart.Todo})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/restart"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
@@ -245,7 +246,7 @@ func (r *run) tell(p *out.Progress, told map[string]bool) {
 	}
 	text := fmt.Sprintf("%d of %d pods restarted", counts[restart.Back], len(r.jobs))
 	if len(working) > 0 {
-		text += ", working on " + short(working, 5)
+		text += ", working on " + enumerate.Some(working, 5)
 	}
 	p.Update(text)
 }
@@ -284,13 +285,6 @@ func endOf(j *job) string {
 		return "not begun"
 	}
 	return "not seen yet"
-}
-
-func short(words []string, n int) string {
-	if len(words) <= n {
-		return strings.Join(words, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(words[:n], ", "), len(words)-n)
 }
 
 // code is the exit code of one job.

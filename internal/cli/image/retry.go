@@ -15,6 +15,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/fetch"
 	"github.com/kruisectl/kruisectl/internal/rollout/pull"
@@ -108,7 +109,7 @@ func (m maker) again(ctx context.Context, r reading) ([]made, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.f.Note("again on %s: %s", out.Plural(len(failed), "node"), shortList(failed, 5))
+		m.f.Note("again on %s: %s", out.Plural(len(failed), "node"), enumerate.Some(failed, 5))
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
@@ -123,14 +124,6 @@ func (m maker) exists(ctx context.Context, ns, name string, into *v1beta1.ImageP
 		into.Name = o.Live.GetName()
 	}
 	return err
-}
-
-// shortList is the first n words and how many more there are.
-func shortList(words []string, n int) string {
-	if len(words) <= n {
-		return strings.Join(words, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(words[:n], ", "), len(words)-n)
 }
 
 func newCancel(f *factory.Factory) *cobra.Command {
@@ -205,7 +198,7 @@ func confirmCancel(ctx context.Context, f *factory.Factory, now []reading) error
 	if active == 0 {
 		return nil
 	}
-	return f.Confirm(ctx, "cancel "+shortList(strings.Fields(words(jobsOf(now))), 3), fmt.Sprintf("%s pulling. Cancel%s?", out.Plural(active, "node"), f.ContextWords()))
+	return f.Confirm(ctx, "cancel "+enumerate.Some(strings.Fields(words(jobsOf(now))), 3), fmt.Sprintf("%s pulling. Cancel%s?", out.Plural(active, "node"), f.ContextWords()))
 }
 
 func jobsOf(now []reading) []target.Object {

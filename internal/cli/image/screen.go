@@ -15,6 +15,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/follow"
 	"github.com/kruisectl/kruisectl/internal/rollout/pull"
@@ -135,7 +136,7 @@ func (s *source) Actions(p view.Pull) []view.Action {
 	retry := view.Action{
 		Name: "retry", Title: fmt.Sprintf("pull again on %s", out.Plural(len(failed), "node")),
 		Command: s.f.Name() + " image retry " + p.Typed + " -n " + p.Namespace,
-		Confirm: []string{"context    " + p.Context, "image      " + p.Image, "nodes      " + shortList(failed, 5)},
+		Confirm: []string{"context    " + p.Context, "image      " + p.Image, "nodes      " + enumerate.Some(failed, 5)},
 		Do: func(ctx context.Context) (string, error) {
 			jobs, err := maker{f: s.f, c: s.c, opts: opts}.again(ctx, reading{job: s.job, status: &p.Status})
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/features"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
@@ -36,7 +37,7 @@ func (p *preview) printBatches(f *factory.Factory, wide bool) error {
 	}
 	for i, rows := range p.AllBatches() {
 		for _, g := range byAction(rows) {
-			t.Rows = append(t.Rows, []string{strconv.Itoa(i + 1), strconv.Itoa(len(g.rows)), g.name, listed(rowNames(g.rows), shown)})
+			t.Rows = append(t.Rows, []string{strconv.Itoa(i + 1), strconv.Itoa(len(g.rows)), g.name, enumerate.Some(rowNames(g.rows), shown)})
 		}
 	}
 	var kept []forecast.Row
@@ -46,7 +47,7 @@ func (p *preview) printBatches(f *factory.Factory, wide bool) error {
 		}
 	}
 	for _, g := range byAction(kept) {
-		t.Rows = append(t.Rows, []string{"", strconv.Itoa(len(g.rows)), g.name, listed(rowNames(g.rows), shown)})
+		t.Rows = append(t.Rows, []string{"", strconv.Itoa(len(g.rows)), g.name, enumerate.Some(rowNames(g.rows), shown)})
 	}
 	return t.Print(f.Out, f.OutStyle(), wide)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
@@ -170,21 +171,6 @@ func (o *partitionOptions) notes(ctx context.Context, w adapter.Workload, value 
 		o.f.Note("%s stay updated: feature gate CloneSetPartitionRollback, which would take them back, is off", out.Plural(over, "updated pod"))
 	}
 	if plan := diagnose.PlanOf(s, time.Time{}); len(plan.Next) > 0 {
-		o.f.Note("next: %s", listed(plan.Next, 5))
+		o.f.Note("next: %s", enumerate.Some(plan.Next, 5))
 	}
-}
-
-// listed joins up to n words.
-func listed(words []string, n int) string {
-	text := ""
-	for i, w := range words {
-		if i == n {
-			return text + fmt.Sprintf(" and %d more", len(words)-n)
-		}
-		if i > 0 {
-			text += ", "
-		}
-		text += w
-	}
-	return text
 }

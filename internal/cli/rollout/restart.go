@@ -17,6 +17,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
 	"github.com/kruisectl/kruisectl/internal/rollout/diagnose"
@@ -263,7 +264,7 @@ func names(pods []*corev1.Pod) string {
 	for _, p := range pods {
 		words = append(words, p.Name)
 	}
-	return listed(words, 5)
+	return enumerate.Some(words, 5)
 }
 
 // mark labels one Pod, unless it is marked already.

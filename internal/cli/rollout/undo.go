@@ -15,6 +15,7 @@ import (
 	"github.com/kruisectl/kruisectl/internal/cli/factory"
 	"github.com/kruisectl/kruisectl/internal/cli/object"
 	"github.com/kruisectl/kruisectl/internal/cli/out"
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/inplace"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/apply"
@@ -168,7 +169,7 @@ func (o *undoOptions) choose(w adapter.Workload, list []adapter.Revision, word s
 	for _, r := range list {
 		names = append(names, r.Name)
 	}
-	cause := fmt.Errorf("%s stored (%s)", isAre(len(list), "revision"), listed(names, 3))
+	cause := fmt.Errorf("%s stored (%s)", isAre(len(list), "revision"), enumerate.Some(names, 3))
 	if len(list) == 0 {
 		cause = fmt.Errorf("no revision is stored")
 	}
@@ -238,7 +239,7 @@ func effect(s diagnose.Snapshot, to adapter.Revision) string {
 		}
 		part := fmt.Sprintf("in place: %s %s in %s", out.Plural(len(names), "container"), verb, out.Plural(inPlace, "pod"))
 		if len(names) > 0 {
-			part += " (" + listed(names, 5) + ")"
+			part += " (" + enumerate.Some(names, 5) + ")"
 		}
 		parts = append(parts, part)
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/nodestate"
 	"github.com/kruisectl/kruisectl/internal/rollout/pull"
 	"github.com/kruisectl/kruisectl/internal/rollout/verdict"
@@ -132,7 +133,7 @@ func (c *pullCase) failed() {
 	}
 	for _, message := range slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(cmp.Compare(len(by[b]), len(by[a])), cmp.Compare(a, b)) }) {
 		c.add("I03", verdict.Blocker, time.Time{}, "image retry "+c.s.Status.Job.Name,
-			fmt.Sprintf("%s failed (%s): %s", nodes(len(by[message])), some(by[message]), message), "nodes", some(by[message]))
+			fmt.Sprintf("%s failed (%s): %s", nodes(len(by[message])), enumerate.Some(by[message], shownNames), message), "nodes", enumerate.Some(by[message], shownNames))
 	}
 }
 
@@ -148,7 +149,7 @@ func (c *pullCase) absent() {
 		}
 	}
 	if len(without) > 0 {
-		c.add("I05", verdict.Blocker, time.Time{}, "kubectl get nodes", fmt.Sprintf("%s without NodeImage, which the job leaves out: %s", nodes(len(without)), some(without)), "nodes", some(without))
+		c.add("I05", verdict.Blocker, time.Time{}, "kubectl get nodes", fmt.Sprintf("%s without NodeImage, which the job leaves out: %s", nodes(len(without)), enumerate.Some(without, shownNames)), "nodes", enumerate.Some(without, shownNames))
 	}
 }
 
@@ -173,14 +174,14 @@ func (c *pullCase) waiting() {
 		}
 	}
 	if len(agentless) > 0 {
-		c.add("I04", verdict.Blocker, time.Time{}, "status", fmt.Sprintf("%s without node agent, so nobody pulls there: %s", nodes(len(agentless)), some(agentless)), "nodes", some(agentless))
+		c.add("I04", verdict.Blocker, time.Time{}, "status", fmt.Sprintf("%s without node agent, so nobody pulls there: %s", nodes(len(agentless)), enumerate.Some(agentless, shownNames)), "nodes", enumerate.Some(agentless, shownNames))
 	}
 	if len(down) > 0 {
-		c.add("I06", verdict.Blocker, time.Time{}, "kubectl describe node "+down[0], fmt.Sprintf("%s not Ready: %s", nodes(len(down)), some(down)), "nodes", some(down))
+		c.add("I06", verdict.Blocker, time.Time{}, "kubectl describe node "+down[0], fmt.Sprintf("%s not Ready: %s", nodes(len(down)), enumerate.Some(down, shownNames)), "nodes", enumerate.Some(down, shownNames))
 	}
 	if len(silent) > 0 {
 		c.add("I10", verdict.Cause, since, "kubectl logs -n kruise-system -l control-plane=daemon --tail 50",
-			fmt.Sprintf("the agents of %s have not begun: %s; after 10 minutes they count as failed", nodes(len(silent)), some(silent)), "nodes", some(silent))
+			fmt.Sprintf("the agents of %s have not begun: %s; after 10 minutes they count as failed", nodes(len(silent)), enumerate.Some(silent, shownNames)), "nodes", enumerate.Some(silent, shownNames))
 	}
 }
 
@@ -234,12 +235,4 @@ func nodes(n int) string {
 		return "1 node"
 	}
 	return fmt.Sprintf("%d nodes", n)
-}
-
-// some are the first names and how many more there are.
-func some(names []string) string {
-	if len(names) <= 5 {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:5], ", "), len(names)-5)
 }

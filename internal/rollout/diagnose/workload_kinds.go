@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kruisectl/kruisectl/internal/enumerate"
 	"github.com/kruisectl/kruisectl/internal/rollout/adapter"
 	"github.com/kruisectl/kruisectl/internal/rollout/plan/daemonset"
 	"github.com/kruisectl/kruisectl/internal/rollout/plan/statefulset"
@@ -18,13 +19,6 @@ import (
 
 // shownNames bounds the names in one sentence.
 const shownNames = 5
-
-func listed(names []string) string {
-	if len(names) <= shownNames {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shownNames], ", "), len(names)-shownNames)
-}
 
 // inPlaceOnly are the Pods that the policy forbids to update.
 func inPlaceOnly(plan Plan) (list []Hold) {
@@ -53,7 +47,7 @@ func claims(s Snapshot, plan Plan) (list []verdict.Finding) {
 		return nil
 	}
 	return []verdict.Finding{finding(s, "W19", verdict.Blocker, time.Time{}, "kubectl get persistentvolumeclaims -n "+s.Workload.Live.GetNamespace(),
-		fmt.Sprintf("claims of %s cannot be brought in line with their template: %s", pods(len(names)), detail), "pods", listed(names))}
+		fmt.Sprintf("claims of %s cannot be brought in line with their template: %s", pods(len(names)), detail), "pods", enumerate.Some(names, shownNames))}
 }
 
 // brokenInOrder finds what stops a StatefulSet that keeps the order: a Pod of an older
@@ -122,7 +116,7 @@ func (c *workloadCase) missing() {
 		if c.plan.CreateLimit != nil && why == string(statefulset.HeldScaleLimit) {
 			continue // W05 says it already
 		}
-		c.add(code, verdict.Cause, time.Time{}, "", fmt.Sprintf("%s that wait (%s): %s; %s", what, why, listed(by[why]), detail[why]), "held", why, "count", fmt.Sprint(len(by[why])))
+		c.add(code, verdict.Cause, time.Time{}, "", fmt.Sprintf("%s that wait (%s): %s; %s", what, why, enumerate.Some(by[why], shownNames), detail[why]), "held", why, "count", fmt.Sprint(len(by[why])))
 	}
 }
 
@@ -145,7 +139,7 @@ func (c *workloadCase) nodes() {
 	}
 	if len(out) > 0 {
 		c.add("W20", verdict.Note, time.Time{}, "", fmt.Sprintf("%d of %d nodes take no pod: node selector, affinity or a taint that is not tolerated: %s",
-			len(out), len(c.s.Nodes), listed(out)), "nodes", fmt.Sprint(len(out)))
+			len(out), len(c.s.Nodes), enumerate.Some(out, shownNames)), "nodes", fmt.Sprint(len(out)))
 	}
 	var stray []string
 	for _, p := range c.s.Pods {
@@ -154,6 +148,6 @@ func (c *workloadCase) nodes() {
 		}
 	}
 	if len(stray) > 0 {
-		c.add("W20", verdict.Cause, time.Time{}, "why pod/"+stray[0], fmt.Sprintf("%s bound for nodes that do not exist: %s", pods(len(stray)), listed(stray)), "pods", fmt.Sprint(len(stray)))
+		c.add("W20", verdict.Cause, time.Time{}, "why pod/"+stray[0], fmt.Sprintf("%s bound for nodes that do not exist: %s", pods(len(stray)), enumerate.Some(stray, shownNames)), "pods", fmt.Sprint(len(stray)))
 	}
 }
