@@ -83,7 +83,7 @@ release-check: ## check the release configuration
 	$(TOOL) goreleaser check
 
 .PHONY: bench
-bench: setup build cluster-tool ## a rollout of each workload on 200 simulated nodes
+bench: setup build cluster-tool ## rollouts and an image job on 200 simulated nodes
 	hack/bench.sh
 
 .PHONY: demo

@@ -138,13 +138,14 @@ func (s *State) registrySpec() supervisor.Spec {
 }
 
 func (s *State) simulatorSpec() supervisor.Spec {
-	args := []string{s.self(), "simulate", "--kubeconfig=" + s.Kubeconfig, "--nodes=" + strconv.Itoa(s.Shape.Simulated)}
+	// What is installed on a simulated node does not run: the simulator plays its node agent.
+	args := []string{s.self(), "simulate", "--kubeconfig=" + s.Kubeconfig, "--nodes=" + strconv.Itoa(s.Shape.Simulated), "--node-agent"}
 	if s.Shape.Nodes > 0 {
 		args = append(args, "--taint")
 	} else {
-		// No node runs the product: the simulator plays its node agents, RunManager runs its manager, and what is
-		// installed for it stays Pending instead of claiming to run.
-		args = append(args, "--lease-interval=1m", "--node-agent", "--idle-namespace="+SystemNamespace)
+		// No node runs the product: RunManager runs its manager, and what is installed for it stays Pending instead of
+		// claiming to run.
+		args = append(args, "--lease-interval=1m", "--idle-namespace="+SystemNamespace)
 	}
 	return s.process(Simulator, args...)
 }
