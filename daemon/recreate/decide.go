@@ -230,10 +230,7 @@ func (w *walker) giveUp(name string, state *v1beta1.RecreateState, why string) b
 	state.Phase, state.IsKilled = v1beta1.RecreateRecreating, true
 	w.stuck++
 	w.why = append(w.why, "container "+name+" has exited and is not started again: "+why)
-	if !w.strategy.OrderedRecreate {
-		return true
-	}
-	if w.strategy.FailurePolicy == v1beta1.RecreateFailurePolicyIgnore {
+	if !w.strategy.OrderedRecreate || w.strategy.FailurePolicy == v1beta1.RecreateFailurePolicyIgnore {
 		return true
 	}
 	w.finish()
